@@ -19,7 +19,6 @@ from carbontui.grid.types import Row, Series, Signal
 from carbontui.units import from_iso
 
 EXAMPLE_NAME = "example-grid-de-2020-april.csv"
-EXAMPLE_SOURCE = "recorded: Germany, April 2020 (computed from SMARD.de)"
 FILE_MOST = 2**26
 """Characters read of a file: a device never ends, and a compressed file may expand to any size."""
 LONGEST_STEP_S = 3 * 3600.0  # a row holds for the file's own step, never across a longer gap
@@ -30,11 +29,6 @@ PRICE_COLUMN = re.compile(r"price_([a-z]{3})_per_(kwh|mwh)")
 def example_path() -> Path:
     """Two weeks of Germany, April 2020, that ship with carbontui."""
     return Path(str(resources.files("carbontui.data").joinpath(EXAMPLE_NAME)))
-
-
-def example() -> Series:
-    """The example file as a series: gCO2/kWh every 15 min."""
-    return load(example_path(), zone="DE", source=EXAMPLE_SOURCE)
 
 
 def load(

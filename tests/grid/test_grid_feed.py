@@ -17,6 +17,7 @@ from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import Row, Series
 from carbontui.job.supervisor.core.planning.problem import mean_over
 
+EXAMPLE = recorded.load(recorded.example_path(), zone="DE")
 NOW = 1586476800.0 + 6 * 86400  # 16 April 2020, 00:00 UTC
 
 
@@ -30,7 +31,7 @@ def with_other_future(series: Series, now_s: float) -> Series:
 
 
 def test_replay_shows_what_happened_and_hides_what_comes() -> None:
-    series = recorded.example()
+    series = EXAMPLE
     one, other = feed_on(series), feed_on(with_other_future(series, NOW))
     for feed in (one, other):
         request = feed.forecast_request(NOW, 96, 900.0)
@@ -60,7 +61,7 @@ def test_the_slot_that_runs_has_the_value_of_the_file(begun_s: float) -> None:
 @pytest.mark.parametrize("years", [-3, 6])
 def test_a_recording_of_another_time_is_not_said_to_be_what_is_shown(years: int) -> None:
     now = NOW + years * 365 * 86400.0
-    feed = feed_on(recorded.example(), now_s=now)
+    feed = feed_on(EXAMPLE, now_s=now)
     seen = feed.outlook(now, 3600, 86400, 900.0)
     assert seen is not None and seen.how == "default" and seen.source.startswith("typical days")
     assert "expected, not recorded" in feed.note
@@ -74,7 +75,7 @@ def test_where_a_published_forecast_ends_the_curve_goes_on_from_it() -> None:
 
 
 def test_realised_rows_of_a_replay_end_at_now() -> None:
-    rows = feed_on(recorded.example()).realised(NOW - 3600, NOW + 3600)
+    rows = feed_on(EXAMPLE).realised(NOW - 3600, NOW + 3600)
     assert [row.start_s for row in rows] == [NOW - 3600 + k * 900 for k in range(4)]
     assert {row.kind for row in rows} == {"actual"}
 
@@ -95,7 +96,7 @@ def test_no_zone_gives_no_outlook_and_a_line_that_says_how_to_mend_it() -> None:
 
 
 def test_adopt_leaves_a_broken_answer_aside() -> None:
-    feed = feed_on(recorded.example())
+    feed = feed_on(EXAMPLE)
     before = feed.outlook(NOW, 0, 7200, 900)
     for broken in ({}, {"mean": [1], "lo": [], "hi": [1], "now_s": NOW, "step_s": 900}, {"mean": None}):
         feed.adopt(broken)
@@ -103,7 +104,7 @@ def test_adopt_leaves_a_broken_answer_aside() -> None:
 
 
 def test_coarser_slots_are_means_of_finer_rows() -> None:
-    series = recorded.example()
+    series = EXAMPLE
     hourly = feed_on(series).outlook(NOW, 3600, 3600, 3600.0)
     assert hourly is not None
     inside = [row.value for row in series.rows if NOW - 3600 <= row.start_s < NOW]
@@ -210,7 +211,7 @@ def test_only_a_time_zone_of_one_grid_is_sure() -> None:
 
 
 def test_next_refresh_of_a_recording_never_comes() -> None:
-    assert feed_on(recorded.example()).next_refresh_s() == math.inf
+    assert feed_on(EXAMPLE).next_refresh_s() == math.inf
 
 
 @given(

@@ -168,15 +168,15 @@ def _summary(report: BacktestReport) -> None:
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Fewer jobs: three minutes on two cores instead of thirty.")
-@click.option("--seed", type=Count(0), default=1, show_default=True, help="Seed of the grids and starts.")
+@click.option("--quick", is_flag=True, help="Fewer jobs: a minute on two idle cores instead of four.")
+@click.option("--seed", type=Count(0), default=1, show_default=True, help="Seed of the starts.")
 @click.option(
     "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for what is written."
 )
 @lateness_option
 @patience_option
 def evaluate(quick: bool, seed: int, out: Path, lateness: float | None, patience: str | None) -> None:
-    """Write evaluation.json, evaluation.md, two pictures and the grids to --out. No key and no network are needed."""
+    """Weigh plans on recorded grids that ship: evaluation.json, evaluation.md and two pictures go to --out."""
     from carbontui.extensions.evaluation import evaluation, evaluation_report
 
     with refused(f"--out: {out}: ", OSError):
@@ -185,20 +185,20 @@ def evaluate(quick: bool, seed: int, out: Path, lateness: float | None, patience
 
     scope = replace(evaluation.QUICK if quick else evaluation.EvaluationScope(), lateness_s=lateness)
     scope = replace(scope, patience_pct=settings_for(patience=patience or f"{PATIENCE_PCT}").settings.patience)
-    found = evaluation.evaluation(scope, seed, lambda done, of: streams.over_itself(f"{done} of {of} zones"))
+    found = evaluation.evaluation(scope, seed, lambda done, of: streams.over_itself(f"{done} of {of} starts"))
     streams.over_itself("")
-    grids = found.pop("csv")
     found |= {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {sys.version.split()[0]}",
         "took_s": round(time.monotonic() - begun, 1),
         "command": f"carbontui evaluate {'--quick ' if quick else ''}--seed {seed} --out DIR"
-        + ("" if lateness is None else f" --lateness {lateness:g}s"),
+        + ("" if lateness is None else f" --lateness {lateness:g}s")
+        + ("" if patience is None else f" --patience {scope.patience_pct:g}"),
         "out": str(out),
     }
     drawn = evaluation_report.pictures(found)
     text = evaluation_report.markdown(found, drawn, cpu_s=sum(os.times()[:4]))
-    files = {**grids, **drawn, "evaluation.json": json.dumps(found, allow_nan=False), "evaluation.md": text}
+    files = {**drawn, "evaluation.json": json.dumps(found, allow_nan=False), "evaluation.md": text}
     with refused(f"--out: {out}: ", OSError):
         for name, content in files.items():
             (out / name).write_text(content, encoding="utf-8")

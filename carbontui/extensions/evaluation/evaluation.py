@@ -1,181 +1,270 @@
-"""An evaluation that anybody can repeat: policies on grids that are shipped or generated from shipped tables by a seed.
+"""An evaluation that anybody can repeat: policies on recorded grids, from starts that a seed chooses.
 
-In every zone the same starts serve every length, slack, boundary and set of levels, so that groups can be compared.
+On every grid the same starts serve every length, slack, boundary and set of levels, so that groups can be compared.
+Forecasts are carbontui's own, of what was known by then, blended with published ones where a grid has them.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 import multiprocessing
 import os
 import random
 import statistics
+from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from hashlib import sha256
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from carbontui import hooks
 from carbontui.assumed.job import AssumedJob, Grid, assumed, boundaries
 from carbontui.config import PATIENCE_PCT
-from carbontui.extensions.evaluation.generated import generated
-from carbontui.extensions.evaluation.issued import OwnForecast
+from carbontui.extensions.evaluation.issued import OwnForecast, load_issues
 from carbontui.extensions.evaluation.policies import Case, Knowledge, Policy, best_constant, outcome, rolling, rules
+from carbontui.extensions.evaluation.run import starts_drawn
 from carbontui.grid import choose, recorded
-from carbontui.grid.types import Series
+from carbontui.grid.types import Signal
 from carbontui.plan.planner import solve
+from carbontui.plan.problem import ProblemLevel, price_of_time
 from carbontui.plan.results import run_lengths
+from carbontui.power.curves.public import SHARES, shapes
 from carbontui.system import isolation
 from carbontui.units import iso
 
 SCHEMA = "carbontui.evaluation/1"
-ZONES = ("DE", "ES", "GB", "PL", "US-CAL-CISO", "US-MIDA-PJM", "US-NY-NYIS", "US-TEX-ERCO")
-RECORDED = "DE recorded"
 FULL_W = 650.0
 SLOT_S = {4: 1800.0, 8: 1800.0, 24: 3600.0, 72: 7200.0}
 """Seconds of a plan's slot by hours of work."""
-HISTORY_S = {False: 90 * 86400.0, True: 7 * 86400.0}
-"""Grid before the first start, of a generated year and of the recorded fortnight."""
+HISTORY_S = 90 * 86400.0
+"""Grid before the first start, from which the forecaster learns."""
+ANY_BOARD = "mean of all boards"
+SIGNAL: Signal = "average_direct"
 
 
-_Key: TypeAlias = tuple[int, float, float | None, bool]
+class RecordedGrid(NamedTuple):
+    """A recorded grid: what it is called, its zone, the CSV of its intensities and that of published forecasts."""
+
+    name: str
+    zone: str
+    path: Path
+    issued: Path | None = None
+
+    def files(self) -> dict[str, Path]:
+        return {self.name: self.path} | ({f"{self.name}, forecasts": self.issued} if self.issued else {})
+
+
+def shipped() -> tuple[RecordedGrid, ...]:
+    """The grids that ship with carbontui."""
+    data = Path(str(resources.files("carbontui.data")))
+    return (
+        RecordedGrid("DE 2020", "DE", data / "grid-de-2020.csv.gz"),
+        RecordedGrid("GB 2023", "GB", data / "grid-gb-2023.csv.gz"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationScope:
-    """What is evaluated: hours of work, slacks, host watts while the job holds its machine, starts per zone."""
+    """What is evaluated: jobs, host watts while a job holds its machine, starts per grid."""
 
-    hours: tuple[int, ...] = (4, 8, 24, 72)
-    slacks: tuple[float, ...] = (1.2, 1.5, 2.0, 3.0)
+    jobs: tuple[tuple[int, float], ...] = ((4, 2.0), (8, 1.5), (8, 3.0), (24, 2.0), (72, 2.0))
+    """Hours of work, and budgets as multiples of them."""
     held_w: tuple[float | None, ...] = (None, 60.0, 250.0)
     """None: the machine is given back while the job waits."""
-    starts: int = 4
-    zones: tuple[str, ...] = (*ZONES, RECORDED)
+    starts: int = 15
+    board_starts: int = 6
+    """Of so many starts also 24 h of work in twice the time with the curve of each published training."""
+    grids: tuple[RecordedGrid, ...] = ()
+    """(): those that are shipped."""
     lateness_s: float | None = None
     """How late intensities are known; None: as late as each zone's source."""
     patience_pct: float = PATIENCE_PCT
+    """Of ours; without a price of time (0) it is weighed beside, too."""
 
 
-QUICK = EvaluationScope(hours=(4, 24), slacks=(1.5, 3.0), starts=1)
+QUICK = EvaluationScope(jobs=((4, 2.0), (24, 2.0)), starts=6, board_starts=1)
+DAY, CURVE_PCT = (24, 2.0), (0.0, 1.0, 2.0, 5.0)
+"""The job that is weighed with every board, and at several patiences."""
 
 
-def boundary_name(held_w: float | None) -> str:
-    return "given-back" if held_w is None else f"held {held_w:g} W"
+class Setting(NamedTuple):
+    """What a group's jobs share; `training` counts the published curves, None: what all of them expect."""
+
+    hours: int
+    slack: float
+    held_w: float | None
+    caps: bool
+    patience_pct: float
+    training: int | None = None
+
+
+def lateness_s(source: RecordedGrid, scope: EvaluationScope) -> float:
+    return choose.lateness(source.zone)[0] if scope.lateness_s is None else scope.lateness_s
 
 
 def evaluation(
     scope: EvaluationScope, seed: int, progress: Callable[[int, int], None] = lambda done, of: None
 ) -> dict[str, Any]:
     """Everything of `evaluation.json` but who ran it: the same for a seed on every machine."""
-    os.environ.update(isolation.ONE_THREAD)  # each zone has a process of its own; set before numpy is loaded there
-    found: dict[str, dict[str, Any]] = {}
+    os.environ.update(isolation.ONE_THREAD)  # each start is another process's; set before numpy is loaded there
+    grids = scope.grids or shipped()
+    asked = [(scope, grid, *start) for grid in grids for start in starts_of(grid, scope, seed)]
+    jobs: dict[tuple[str, Setting], list[dict[str, Any]]] = defaultdict(list)
     with ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting = {pool.submit(zone_evaluated, zone, scope, seed): zone for zone in scope.zones}
-        for done, future in enumerate(as_completed(waiting), start=1):
-            found[waiting[future]] = future.result()
-            progress(done, len(waiting))
-    zones = [found[zone] for zone in scope.zones]
-    groups = [group for one in zones for group in one["groups"]]
+        for done, rows in enumerate(pool.map(start_evaluated, *zip(*asked, strict=True)), start=1):
+            for setting, job in rows:
+                jobs[asked[done - 1][1].name, setting].append(job)
+            progress(done, len(asked))
+    groups = [_group(scope, grid, one, jobs[grid.name, one]) for grid in grids for one in settings(scope)]
+    main = [one for one in groups if one["training"] is None and one["patience_pct"] == scope.patience_pct]
+    files = {name: path for grid in grids for name, path in grid.files().items()}
     return {
         "schema": SCHEMA,
         "seed": seed,
-        "policies": list(groups[0]["summary"]),
-        "data": {one["data"]: {"file": one["file"], "sha256": one["sha256"]} for one in zones},
-        "groups": groups,
-        "csv": {one["file"]: one["csv"] for one in zones if one["csv"]},
+        "patience_pct": scope.patience_pct,
+        "policies": list(main[0]["summary"]),
+        "data": {
+            name: {"file": path.name, "sha256": sha256(path.read_bytes()).hexdigest()} for name, path in files.items()
+        },
+        "groups": main,
+        "boards": [one for one in groups if one["training"] is not None],
+        "patience": [one for one in groups if one["patience_pct"] != scope.patience_pct],
     }
 
 
-def zone_evaluated(zone: str, scope: EvaluationScope, seed: int) -> dict[str, Any]:
-    """All groups of one zone, and its grid as CSV ('' where it is shipped)."""
-    series, issues = (recorded.example(), []) if zone == RECORDED else generated(zone, seed)
-    grid = Grid(series, choose.lateness(series.zone)[0] if scope.lateness_s is None else scope.lateness_s)
-    known = Knowledge(grid, OwnForecast(grid, issues))
-    text = csv_of(series) if issues else recorded.example_path().read_text(encoding="utf-8")
-    file = f"grid-{zone}.csv" if issues else recorded.EXAMPLE_NAME
-    longest_s = max(scope.hours) * 3600 * max(scope.slacks)
-    first = grid.start_s + HISTORY_S[not issues]
-    hours = [hour for hour in scope.hours if issues or hour <= 24]
-    last = grid.end_s - (longest_s if issues else max(hours) * 3600 * max(scope.slacks))
-    rng = random.Random(f"starts of {zone} {seed}")
-    starts = sorted(rng.sample([t for t in grid.starts if first <= t <= last and t % 3600 == 0], scope.starts))
-    groups: dict[_Key, tuple[Case, list[dict[str, Any]]]] = {}
-    combined = sorted(hours, reverse=True), sorted(scope.slacks, reverse=True), scope.held_w[::-1], (True, False)
-    for start in starts:  # in order of time, the longest first: forecasts are made once and serve the shorter
-        for hour, slack, held_w, caps in itertools.product(*combined):
-            job = replace(assumed(FULL_W, caps=caps, running=False), patience_pct=scope.patience_pct)
-            case = _case(grid, on_own_machine(job, held_w), hour, slack, start)
-            row = {"start": iso(start), "policies": _judged(case, _policies(grid, known))}
-            groups.setdefault((hour, slack, held_w, caps), (case, []))[1].append(row)
-    named = [
-        {
-            "zone": series.zone,
-            "hours": hour,
-            "slack": slack,
-            "caps": caps,
-            "signal": series.signal,
-            "lateness_s": grid.lateness_s,
-            "boundary": boundary_name(held_w),
-            "host_w": held_w or 0.0,
-            "data": zone,
-            "slot_s": SLOT_S[hour],
-            "levels": [{"name": one.name, "power_w": one.power_w, "speed": one.speed} for one in case.problem.levels],
-            "switch": {"time_s": case.problem.switch_s, "power_w": case.problem.switch_w[0][0]},
-            "jobs": jobs,
-            "summary": summary(jobs),
-        }
-        for (hour, slack, held_w, caps), (case, jobs) in reversed(groups.items())
+def _group(scope: EvaluationScope, grid: RecordedGrid, setting: Setting, jobs: list[dict[str, Any]]) -> dict[str, Any]:
+    shape = job_of(setting).shape
+    return {
+        "zone": grid.zone,
+        "hours": setting.hours,
+        "slack": setting.slack,
+        "caps": setting.caps,
+        "board": ANY_BOARD if setting.training is None else shapes()[setting.training].gpu,
+        "training": setting.training,
+        "patience_pct": setting.patience_pct,
+        "signal": SIGNAL,
+        "lateness_s": lateness_s(grid, scope),
+        "boundary": "given-back" if setting.held_w is None else f"held {setting.held_w:g} W",
+        "host_w": setting.held_w or 0.0,
+        "data": grid.name,
+        "slot_s": SLOT_S[setting.hours],
+        "levels": [{"name": one.name, "power_w": one.power_w, "speed": one.speed} for one in shape.levels],
+        "switch": {"time_s": shape.switch_s, "power_w": shape.switch_w[0][0]},
+        "jobs": jobs,
+        "summary": summary(jobs),
+    }
+
+
+def settings(scope: EvaluationScope, boards: bool = True) -> list[Setting]:
+    """Of a start, in order; with `boards` also those of the published trainings."""
+    own = scope.patience_pct
+    made = [
+        Setting(*job, held_w, caps, pct)
+        for job, held_w, caps in itertools.product(scope.jobs, scope.held_w, (False, True))
+        for pct in dict.fromkeys((own, *(CURVE_PCT if job == DAY else CURVE_PCT[:1])))
     ]
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return {"data": zone, "file": file, "sha256": digest, "groups": named, "csv": text if issues else ""}
+    of_boards = itertools.product(scope.held_w, range(len(shapes()) if boards and scope.board_starts else 0))
+    return made + [Setting(*DAY, held_w, True, own, training) for held_w, training in of_boards]
 
 
-def on_own_machine(job: AssumedJob, held_w: float | None) -> AssumedJob:
-    """The job with the watts of a machine that it holds from its first moment to its finish, waiting included."""
-    return replace(job, shape=replace(job.shape, host_w=held_w or 0.0))
+def grid_of(source: RecordedGrid, scope: EvaluationScope) -> Grid:
+    series = recorded.load(source.path, zone=source.zone, signal=SIGNAL, source=source.name)
+    return Grid(series, lateness_s(source, scope))
 
 
-def _case(grid: Grid, job: AssumedJob, hours: int, slack: float, start: float) -> Case:
-    edges = boundaries(start, start + hours * 3600 * slack, SLOT_S[hours])
-    return Case(tuple(edges), job.problem(edges, grid, hours * 3600.0))
+def starts_of(source: RecordedGrid, scope: EvaluationScope, seed: int) -> list[tuple[float, bool]]:
+    """The starts on a grid that the seed chooses among all hours, sorted, and whether of every board."""
+    issues = load_issues(source.issued) if source.issued else []
+    longest_s = max(one.hours * one.slack for one in settings(scope)) * 3600.0
+    rng = random.Random(f"starts of {source.name} {seed}")
+    drawn = starts_drawn(grid_of(source, scope), issues, HISTORY_S, longest_s, rng)
+    return sorted((start, n < scope.board_starts) for n, start in enumerate(itertools.islice(drawn, scope.starts)))
 
 
-def _policies(grid: Grid, known: Knowledge) -> dict[str, Policy]:
+def start_evaluated(
+    scope: EvaluationScope, source: RecordedGrid, start: float, boards: bool
+) -> list[tuple[Setting, dict[str, Any]]]:
+    """What every policy does with the jobs of all settings that start at a time."""
+    grid = grid_of(source, scope)
+    known = Knowledge(grid, OwnForecast(grid, load_issues(source.issued) if source.issued else []))
+    simple = rules(grid.delayed(), known)
+    done = []
+    # the longest first: its forecasts serve the shorter ones
+    for setting in sorted(settings(scope, boards), key=lambda one: -one.hours * one.slack):
+        edges = boundaries(start, start + setting.hours * 3600 * setting.slack, SLOT_S[setting.hours])
+        case = Case(tuple(edges), job_of(setting).problem(edges, grid, setting.hours * 3600.0))
+        done.append(
+            (
+                setting,
+                {"start": iso(start), "policies": _outcomes(case, _policies(known, simple, setting.patience_pct))},
+            )
+        )
+    return done
+
+
+def job_of(setting: Setting) -> AssumedJob:
+    """A board of `FULL_W` on a machine that it holds from its first moment to its finish, waiting included."""
+    shape = assumed(FULL_W, caps=setting.caps, running=False).shape
+    if setting.training is not None:
+        curve = shapes()[setting.training]
+        measured = [(share, *at) for share in SHARES if (at := curve.at(share)) is not None]
+        caps = [ProblemLevel(f"cap {share * FULL_W:.0f} W", watts * FULL_W, speed) for share, watts, speed in measured]
+        count = 3 + len(caps)  # off, pause and full come first
+        shape = replace(
+            shape,
+            levels=(*shape.levels[:3], *caps),
+            switch_s=tuple(row[:count] for row in shape.switch_s[:count]),
+            switch_w=tuple(row[:count] for row in shape.switch_w[:count]),
+        )
+    return AssumedJob(replace(shape, host_w=setting.held_w or 0.0))
+
+
+def _policies(known: Knowledge, simple: dict[str, Policy], patience_pct: float) -> dict[str, Policy]:
+    def ours(case: Case) -> list[int]:
+        expected, _ = known.expected(case.problem, case.edges)
+        price = price_of_time(expected, patience_pct)
+        return rolling(replace(case, problem=replace(case.problem, price_of_time=price)), known)
+
     return {
         "run now": lambda case: (),
         "best constant cap": best_constant,
-        **rules(grid.delayed(), known),
-        "ours": lambda case: rolling(case, known),
+        **simple,
+        "ours": ours,
         "perfect foresight": lambda case: solve(case.problem, compare=False).levels,
-        **{name: one for _, made in hooks.offered("policies") for name, one in made(grid, known).items()},
+        **{name: one for _, made in hooks.offered("policies") for name, one in made(known.grid, known).items()},
     }
 
 
-def _judged(case: Case, policies: dict[str, Policy]) -> dict[str, Any]:
-    told = {}
+def _outcomes(case: Case, policies: dict[str, Policy]) -> dict[str, Any]:
+    rows = {}
     for name, policy in policies.items():
         levels, did = outcome(case, policy)
         runs = run_lengths(levels)
-        told[name] = {
+        rows[name] = {
             "gco2_g": round(did.gco2, 3),
             "kwh": round(did.kwh, 5),
+            "finish_s": round(did.finish_s, 1),
             "late_s": round(did.late_s, 1),
             "switches": len(runs) - 1,
             "levels": [list(run) for run in runs],
         }
-    return told
+    return rows
 
 
-def summary(jobs: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Per policy, against running now, in %: saving on summed grams, mean and median of the jobs, the worst job (above
-    zero: it emits more); late jobs, and changes of level per job."""
-    found = {}
+def summary(jobs: list[dict[str, Any]]) -> dict[str, dict[str, float | None]]:
+    """Per policy, against running now: saving on summed grams, mean and median of the jobs, the worst job (above zero:
+    it emits more), all in %; late jobs, and changes of level per job; hours by which it ends later, and the grams that
+    each of them saves (None: it ends no later)."""
+    found: dict[str, dict[str, float | None]] = {}
     for name in jobs[0]["policies"]:
-        rows = [(job["policies"][name], job["policies"]["run now"]["gco2_g"]) for job in jobs]
-        each = [100 * (1 - row["gco2_g"] / now) for row, now in rows]
-        grams, now_g = math.fsum(row["gco2_g"] for row, _ in rows), math.fsum(now for _, now in rows)
+        rows = [(job["policies"][name], job["policies"]["run now"]) for job in jobs]
+        each = [100 * (1 - row["gco2_g"] / now["gco2_g"]) for row, now in rows]
+        grams, now_g = math.fsum(row["gco2_g"] for row, _ in rows), math.fsum(now["gco2_g"] for _, now in rows)
+        delay_h = math.fsum(row["finish_s"] - now["finish_s"] for row, now in rows) / 3600
         found[name] = {
             "saving_pct": round(100 * (1 - grams / now_g), 3),
             "mean_pct": round(statistics.fmean(each), 3),
@@ -183,10 +272,7 @@ def summary(jobs: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
             "worst_pct": round(-min(each), 3) + 0.0,
             "late": sum(row["late_s"] > 0 for row, _ in rows),
             "switches": round(statistics.fmean(row["switches"] for row, _ in rows), 3),
+            "delay_h": round(delay_h / len(rows), 3) + 0.0,
+            "saved_g_per_delay_h": round((now_g - grams) / delay_h, 3) + 0.0 if delay_h > 1e-3 else None,
         }
     return found
-
-
-def csv_of(series: Series) -> str:
-    """The series as the CSV that `--grid` and `--actual` read."""
-    return "\n".join(["time_utc,carbon_g_per_kwh", *(f"{iso(row.start_s)},{row.value}" for row in series.rows), ""])

@@ -2,161 +2,159 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Iterable
 from html import escape
+from itertools import count, product
 from typing import Any
 
+from carbontui.extensions.evaluation.evaluation import ANY_BOARD, DAY, summary
 from carbontui.text import figures
 
 Group = dict[str, Any]
+Key = Callable[[Group], str]
 OURS, FORESIGHT, CONSTANT, NOW = "ours", "perfect foresight", "best constant cap", "run now"
-SMALL = 0.005
-"""A share of run-now's grams below which nothing is to be had: no share of it is given."""
+SMALL_PCT = 0.5
+"""Points of saving below which nothing is to be had: no share of it is given."""
 
 
 def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: float) -> str:
     """The whole report: how it was made and what it took, the tables, what they mean."""
     groups: list[Group] = evaluated["groups"]
-    recorded = [group for group in groups if " recorded" in group["data"]]
-    made = [group for group in groups if group not in recorded]
-    hours = sorted({group["hours"] for group in groups})
+    of_boards: list[Group] = evaluated["boards"]
+    single = sum(len(group["jobs"]) for group in groups) // len({(g["boundary"], g["caps"]) for g in groups})
+    jobs = dict.fromkeys(f"{group['hours']} h within {group['slack']:g}x" for group in groups)
+    grids = list(dict.fromkeys(group["data"] for group in groups))
+    blended = " and published forecasts of that time" if len(evaluated["data"]) > len(grids) else ""
     lines = [
-        "# Evaluation: plans against simple rules, on data that anybody has",
+        "# Evaluation: plans against simple rules, on recorded grids",
         "",
         f"    {evaluated['command']}",
         "",
         f"Seed {evaluated['seed']}; {evaluated['date']}; {evaluated['machine']}; {evaluated['took_s']:.0f} s, "
-        f"{cpu_s:.0f} s of CPU. "
-        "The same seed gives the same figures, to the digit, elsewhere.",
+        f"{cpu_s:.0f} s of CPU. The same seed gives the same figures, to the digit, elsewhere.",
         "",
-        f"{sum(len(group['jobs']) for group in groups)} jobs in {len(groups)} groups: work of "
-        f"{', '.join(map(str, hours))} h, budgets of "
-        f"{', '.join(f'{slack:g}' for slack in sorted({group['slack'] for group in groups}))} times that, "
-        "three boundaries, with power caps and without. Generated grids: a year of each zone around its shipped "
-        "typical days, with forecasts whose errors are as large as published ones (`carbontui/backtest/generated.py`). "
-        "**They are simulated**: what is saved on the real grid of a zone is another figure; recorded ones are in "
-        "`tests/bench/results`. Recorded: Germany, April 2020, without any published forecast.",
+        f"{single} jobs on the recorded grids {', '.join(grids)}: {', '.join(jobs)}, from "
+        f"{len(groups[0]['jobs'])} starts per grid, drawn from all hours; each in six settings: three boundaries, with "
+        "power caps and without. All policies know carbontui's own forecast of what each zone's source had measured by "
+        f"then{blended}; thresholds, the last week of that. Patience {evaluated['patience_pct']:g} %.",
         "",
-        "A job of 650 W is off before its start, draws 90 W while paused, and takes 20 s to pause and 45 s to resume. "
-        "Given-back: nothing is charged while it waits to start. Held: a machine of 60 or 250 W beside the board is "
-        "charged from the first moment to the finish. All policies see the same forecast, thresholds the last week, as "
-        "late as the source of each zone. Savings are of CO2 against running now; mean and median over jobs; worst: "
-        "the job that ended highest above running now (below zero: even that one saved).",
+        "A job of 650 W is off before its start, draws 90 W while paused, and takes 20 s to pause and 45 s to resume; "
+        "speeds under caps: the mean of 24 published trainings on V100, A40, Quadro RTX 6000 and P100. Given-back: "
+        "nothing is charged while it waits to start. Held: a machine of 60 or 250 W beside the board is charged from "
+        "the first moment to the finish. The best constant cap and foresight know the future. Savings: CO2 against "
+        "running now, mean of the jobs; worst: the job that ended highest above running now (below zero: even that one "
+        "saved), and above the constant cap; later: hours after running now; g/h: grams saved by each of these hours.",
     ]
-    for title, chosen in (("Generated grids", made), ("Recorded grid", recorded)):
-        for caps in (False, True):
-            part = [group for group in chosen if group["caps"] is caps]
-            if part:
-                lines += ["", f"## {title}, {'with power caps' if caps else 'pauses alone'}", ""]
-                lines += _by_boundary(evaluated["policies"], part)
-    lines += ["", "## By length and budget: ours, the best of the simple rules, perfect foresight (saving, %)", ""]
-    lines += _by_budget(made or groups)
+    for caps, boundary in product((False, True), dict.fromkeys(group["boundary"] for group in groups)):
+        part = [group for group in groups if (group["caps"], group["boundary"]) == (caps, boundary)]
+        lines += ["", f"## {'With power caps' if caps else 'Pauses alone'}, {boundary}", "", *_policies(part)]
+    lines += ["", "## By grid: ours, the best of the simple rules, perfect foresight (mean saving, %)", ""]
+    lines += _crossed(groups, _setting, lambda g: g["data"], _three)
+    lines += ["", "## By length and budget: the same", ""]
+    lines += _crossed(groups, _setting, lambda g: f"{g['hours']} h within {g['slack']:g}x", _three)
+    every = sorted([*groups, *evaluated["patience"]], key=lambda g: float(g["patience_pct"]))
+    main = {g["patience_pct"] for g in every if (g["hours"], g["slack"]) != DAY}
+    for what, part in (
+        ("all jobs", [g for g in every if g["patience_pct"] in main]),
+        ("24 h within 2x", [g for g in every if (g["hours"], g["slack"]) == DAY]),
+    ):
+        lines += ["", f"## By patience, {what}: ours (mean saving, %, and hours later)", ""]
+        lines += _crossed(part, _setting, lambda g: f"{g['patience_pct']:g} %", _hours)
+    if of_boards:
+        of = f"24 h within 2x, {len(of_boards[0]['jobs'])} starts per grid, mean of its trainings (least to most)"
+        lines += ["", f"## By board: ours, the best constant cap, perfect foresight ({of}, %)", ""]
+        lines += _crossed(of_boards, lambda g: g["board"], lambda g: g["boundary"], _band)
     lines += [f"\n![{name}]({name})" for name in pictures]
     lines += ["", "## Data", "", "| data | file | sha256 |", "|---|---|---|"]
     lines += [f"| {name} | {of['file']} | `{of['sha256']}` |" for name, of in evaluated["data"].items()]
     return "\n".join(lines) + "\n"
 
 
-def _by_boundary(policies: list[str], groups: list[Group]) -> list[str]:
-    out = []
-    for boundary in dict.fromkeys(group["boundary"] for group in groups):
-        part = [group for group in groups if group["boundary"] == boundary]
-        base = CONSTANT if part[0]["caps"] else NOW
-        out += [
-            f"### {boundary[0].upper()}{boundary[1:]}",
-            "",
-            f"| policy | mean % | median % | worst % | late | switches | of foresight above {base} |",
-            "|---|---|---|---|---|---|---|",
-        ]
-        jobs = [job["policies"] for group in part for job in group["jobs"]]
-        for name in policies:
-            each = [_saving(job, name) for job in jobs]
-            late, switches = sum(job[name]["late_s"] > 0 for job in jobs), [job[name]["switches"] for job in jobs]
-            share = captured(jobs, name, base)
-            cells = (
-                f"{statistics.fmean(each):.1f}",
-                f"{statistics.median(each):.1f}",
-                figures.signed(-min(each), "{:.0f}".format),
-                str(late),
-                f"{statistics.fmean(switches):.1f}",
-                "–" if share is None else f"{100 * share:.0f} %",
-            )
-            out.append(f"| {f'**{name}**' if name == OURS else name} | {' | '.join(cells)} |")
-        out.append("")
-    return out[:-1]
+def _setting(group: Group) -> str:
+    return f"{group['boundary']}, {'caps' if group['caps'] else 'pauses'}"
 
 
-def _by_budget(groups: list[Group]) -> list[str]:
-    slacks = sorted({group["slack"] for group in groups})
+def _together(groups: Iterable[Group]) -> dict[str, dict[str, Any]]:
+    return summary([job for group in groups for job in group["jobs"]])
+
+
+def _policies(groups: list[Group]) -> list[str]:
+    base = CONSTANT if groups[0]["caps"] else NOW
     out = [
-        f"| boundary, levels | work | {' | '.join(f'{slack:g}x' for slack in slacks)} |",
-        "|---|---" + "|---" * len(slacks) + "|",
+        f"| policy | mean % | worst % | over {base} % | late | switches | h later | g/h | of foresight above {base} |",
+        "|---" * 9 + "|",
     ]
-    for boundary in dict.fromkeys(group["boundary"] for group in groups):
-        for caps in (False, True):
-            for hours in sorted({group["hours"] for group in groups}):
-                cells = []
-                for slack in slacks:
-                    key = (boundary, caps, hours, slack)
-                    part = [g for g in groups if (g["boundary"], g["caps"], g["hours"], g["slack"]) == key]
-                    jobs = [job["policies"] for group in part for job in group["jobs"]]
-                    simple = max(saved(jobs, name) for name in jobs[0] if name not in (OURS, FORESIGHT))
-                    cells.append(f"{saved(jobs, OURS):.1f} / {simple:.1f} / {saved(jobs, FORESIGHT):.1f}")
-                out.append(f"| {boundary}, {'caps' if caps else 'pauses'} | {hours} h | {' | '.join(cells)} |")
+    rows, jobs = _together(groups), [job["policies"] for group in groups for job in group["jobs"]]
+    room = rows[FORESIGHT]["mean_pct"] - rows[base]["mean_pct"]
+    for name, row in rows.items():
+        cells = (
+            f"**{name}**" if name == OURS else name,
+            f"{row['mean_pct']:.1f}",
+            *(figures.signed(worst, "{:.0f}".format) for worst in (row["worst_pct"], _worst(jobs, name, base))),
+            str(row["late"]),
+            *(f"{row[key]:.1f}" for key in ("switches", "delay_h")),
+            "–" if row["saved_g_per_delay_h"] is None else f"{row['saved_g_per_delay_h']:.0f}",
+            "–" if room < SMALL_PCT else f"{100 * (row['mean_pct'] - rows[base]['mean_pct']) / room:.0f} %",
+        )
+        out.append(f"| {' | '.join(cells)} |")
     return out
 
 
-def _saving(job: dict[str, Any], name: str) -> float:
-    share: float = job[name]["gco2_g"] / job[NOW]["gco2_g"]
-    return 100 * (1 - share)
+def _worst(jobs: list[dict[str, Any]], name: str, base: str) -> float:
+    """% that the worst job emits above `base`."""
+    return 100 * max(float(job[name]["gco2_g"] / job[base]["gco2_g"]) for job in jobs) - 100
 
 
-def saved(jobs: list[dict[str, Any]], name: str) -> float:
-    """% of summed grams against running now."""
-    return 100 * (1 - _grams(jobs, name) / _grams(jobs, NOW))
+def _crossed(groups: list[Group], row: Key, column: Key, cell: Callable[[list[Group]], str]) -> list[str]:
+    columns = list(dict.fromkeys(map(column, groups)))
+    out = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for head in dict.fromkeys(map(row, groups)):
+        cells = (cell([g for g in groups if (row(g), column(g)) == (head, one)]) for one in columns)
+        out.append(f"| {head} | {' | '.join(cells)} |")
+    return out
 
 
-def captured(jobs: list[dict[str, Any]], name: str, base: str) -> float | None:
-    """Share of what perfect foresight has above `base`; None where that is nearly nothing."""
-    room = _grams(jobs, base) - _grams(jobs, FORESIGHT)
-    return None if room < SMALL * _grams(jobs, NOW) else (_grams(jobs, base) - _grams(jobs, name)) / room
+def _three(groups: list[Group]) -> str:
+    mean = {name: row["mean_pct"] for name, row in _together(groups).items()}
+    simple = max(value for name, value in mean.items() if name not in (OURS, FORESIGHT))
+    return f"{mean[OURS]:.1f} / {simple:.1f} / {mean[FORESIGHT]:.1f}"
 
 
-def _grams(jobs: list[dict[str, Any]], name: str) -> float:
-    return math.fsum(job[name]["gco2_g"] for job in jobs)
+def _hours(groups: list[Group]) -> str:
+    row = _together(groups)[OURS]
+    return f"{row['mean_pct']:.1f} ({row['delay_h']:.1f} h)"
+
+
+def _band(groups: list[Group]) -> str:
+    trainings = [_together(g for g in groups if g["training"] == one) for one in {g["training"] for g in groups}]
+    each = {name: [rows[name]["mean_pct"] for rows in trainings] for name in (OURS, CONSTANT, FORESIGHT)}
+    return " / ".join(f"{statistics.fmean(row):.1f} ({min(row):.0f} to {max(row):.0f})" for row in each.values())
 
 
 def pictures(evaluated: dict[str, Any]) -> dict[str, str]:
     """By file name: the mean saving of every policy as bars, without caps and with them, given back."""
     drawn = {}
-    for caps in (False, True):
-        part = [g for g in evaluated["groups"] if g["caps"] is caps and g["boundary"] == "given-back"]
-        jobs = [job["policies"] for group in part for job in group["jobs"]]
-        rows = [(name, saved(jobs, name)) for name in evaluated["policies"] if name != NOW]
-        title = f"CO2 saved against running now, %, {'with caps' if caps else 'pauses alone'} ({part[0]['boundary']})"
-        drawn[f"evaluation-{'caps' if caps else 'pauses'}.svg"] = bars(title, rows)
+    for name, caps in (("pauses", False), ("caps", True)):
+        wanted = (caps, "given-back", ANY_BOARD)
+        part = (g for g in evaluated["groups"] if (g["caps"], g["boundary"], g["board"]) == wanted)
+        rows = [(policy, row["mean_pct"]) for policy, row in _together(part).items() if policy != NOW]
+        drawn[f"evaluation-{name}.svg"] = bars(f"CO2 saved against running now, %, {name} (given-back)", rows)
     return drawn
 
 
 def bars(title: str, rows: list[tuple[str, float]]) -> str:
     """An SVG of horizontal bars, negative ones to the left of zero; readable on light and dark pages."""
-    left, width, step = 260, 420, 24
     low, high = min(0.0, *(value for _, value in rows)), max(1.0, *(value for _, value in rows))
-    at: Callable[[float], float] = lambda value: left + width * (value - low) / (high - low)  # noqa: E731
-    height = 44 + step * len(rows)
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="760" height="{height}" font-family="sans-serif" '
-        'font-size="13">',
-        f'<rect width="760" height="{height}" fill="#ffffff"/>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="760" height="{44 + 24 * len(rows)}" font-family="sans-serif" '
+        'font-size="13"><rect width="100%" height="100%" fill="#ffffff"/>',
         f'<text x="10" y="20" font-weight="bold">{escape(title)}</text>',
     ]
-    for number, (name, value) in enumerate(rows):
-        y = 36 + step * number
+    for y, (name, value) in zip(count(36, 24), rows, strict=False):
+        begin, end = (260 + 420 * (one - low) / (high - low) for one in sorted((0.0, value)))
         colour = "#1b7f4d" if name == OURS else "#8aa39a"
-        begin, end = sorted((at(0.0), at(value)))
-        out.append(f'<text x="{left - 10}" y="{y + 12}" text-anchor="end">{escape(name)}</text>')
+        out.append(f'<text x="250" y="{y + 12}" text-anchor="end">{escape(name)}</text>')
         out.append(f'<rect x="{begin:.1f}" y="{y}" width="{max(end - begin, 1):.1f}" height="16" fill="{colour}"/>')
-        out.append(f'<text x="{at(max(value, 0.0)) + 6:.1f}" y="{y + 12}">{value:.1f}</text>')
+        out.append(f'<text x="{end + 6:.1f}" y="{y + 12}">{value:.1f}</text>')
     return "\n".join([*out, "</svg>"]) + "\n"

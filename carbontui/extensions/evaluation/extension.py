@@ -8,7 +8,7 @@ EXTENSION = Extension(
     commands=(
         ExtensionCommand("backtest", "What plans would have saved on recorded grid data.", f"{HERE}.commands:backtest"),
         ExtensionCommand(
-            "evaluate", "Plans against simple rules on many grids; repeatable.", f"{HERE}.commands:evaluate"
+            "evaluate", "Plans against simple rules on recorded grids; repeatable.", f"{HERE}.commands:evaluate"
         ),
     ),
 )

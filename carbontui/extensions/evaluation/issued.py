@@ -87,15 +87,15 @@ def load_issues(path: str | Path) -> list[Issue]:
 
 
 class PublishedForecast:
-    """The last issue before now; with `nowcast` its current error is carried forward and fades by the hour."""
+    """The last issue before now; its current error is carried forward and fades by the hour."""
 
-    def __init__(self, grid: Grid, issues: list[Issue], nowcast: bool = True) -> None:
-        self.grid, self.issues, self.nowcast = grid, issues, nowcast
+    def __init__(self, grid: Grid, issues: list[Issue]) -> None:
+        self.grid, self.issues = grid, issues
 
     def __call__(self, edges: Sequence[float]) -> list[float]:
         now = self.grid.newest_s(edges[0])
         issue, said = (self.issues[max(0, bisect_right(self.issues, t, key=ISSUED) - 1)] for t in (edges[0], now))
-        error = self.grid.at(now) - issue_value(said, now) if self.nowcast else 0.0
+        error = self.grid.at(now) - issue_value(said, now)
 
         def ahead(a: float, b: float) -> float:
             middle = (a + b) / 2

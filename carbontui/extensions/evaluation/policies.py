@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -171,19 +170,15 @@ def window(case: Case, known: Knowledge, name: str = "best window") -> tuple[int
     return found[0].levels if found else ()
 
 
-def quantile(grid: Grid, case: Case, q: float) -> float:
-    """The q-quantile of the values of the week before the start."""
-    end = bisect_right(grid.starts, case.edges[0] - 1.0)
-    start = bisect_right(grid.starts, case.edges[0] - WEEK_S)
-    week = sorted(grid.values[start:end])
-    return week[min(len(week) - 1, int(q * len(week)))] if week else 0.0
-
-
 def by_quantiles(grid: Grid, resume: float, suspend: float | None) -> Policy:
     """`threshold` at quantiles of the week before the start."""
-    return lambda case: threshold(
-        grid, case, quantile(grid, case, resume), None if suspend is None else quantile(grid, case, suspend)
-    )
+
+    def policy(case: Case) -> list[int]:
+        week = sorted(grid.values_of(case.edges[0] - WEEK_S, case.edges[0])) or [0.0]
+        low, high = (week[min(len(week) - 1, int(q * len(week)))] for q in (resume, suspend or 1.0))
+        return threshold(grid, case, low, None if suspend is None else high)
+
+    return policy
 
 
 def threshold(grid: Grid, case: Case, resume: float, suspend: float | None, max_wait_s: float = math.inf) -> list[int]:

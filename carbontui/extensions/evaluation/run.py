@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 from carbontui.assumed.job import AssumedJob, Grid, boundaries
-from carbontui.extensions.evaluation.issued import LEAST_HISTORY_S, DayAhead, OwnForecast, PublishedForecast
+from carbontui.extensions.evaluation.issued import LEAST_HISTORY_S, DayAhead, OwnForecast, Predictor, PublishedForecast
 from carbontui.extensions.evaluation.policies import (
     WEEK_S,
     Case,
@@ -109,28 +110,26 @@ class BacktestReport:
             for name, outcomes in self.outcomes.items()
         }
 
+    def _row(self, did: PolicyOutcome) -> dict[str, Any]:
+        return {
+            "gco2_g": did.figures.gco2,
+            **({"cost": did.figures.cost} if "currency" in self.about else {}),
+            "kwh": did.figures.kwh,
+            "finish_s": did.figures.finish_s,
+            "late_s": did.figures.late_s,
+            "levels": [list(run) for run in run_lengths(did.levels)],
+        }
+
     def to_dict(self) -> dict[str, Any]:
-        starts = []
-        for i, case in enumerate(self.cases):
-            rows = {name: outcomes[i] for name, outcomes in self.outcomes.items()}
-            starts.append(
-                {
-                    "start": iso(case.edges[0]),
-                    "run_now_g": rows["run now"].figures.gco2,
-                    "perfect_foresight_g": rows["perfect foresight"].figures.gco2,
-                    "policies": {
-                        name: {
-                            "gco2_g": o.figures.gco2,
-                            **({"cost": o.figures.cost} if "currency" in self.about else {}),
-                            "kwh": o.figures.kwh,
-                            "finish_s": o.figures.finish_s,
-                            "late_s": o.figures.late_s,
-                            "levels": [list(run) for run in run_lengths(o.levels)],
-                        }
-                        for name, o in rows.items()
-                    },
-                }
-            )
+        starts = [
+            {
+                "start": iso(case.edges[0]),
+                "run_now_g": self.outcomes["run now"][i].figures.gco2,
+                "perfect_foresight_g": self.outcomes["perfect foresight"][i].figures.gco2,
+                "policies": {name: self._row(outcomes[i]) for name, outcomes in self.outcomes.items()},
+            }
+            for i, case in enumerate(self.cases)
+        ]
         return {"schema": "carbontui.backtest/1", **self.about, "summary": self.summary(), "starts": starts}
 
 
@@ -143,7 +142,6 @@ def run(
     seed: int = 1,
     issues: list[Issue] | None = None,
     own: bool = True,
-    slot_s: float | None = None,
     prices: PlannedPrices | None = None,
     beside: Grid | None = None,
     progress: Callable[[int], None] = lambda done: None,
@@ -151,8 +149,28 @@ def run(
     """Run every policy on a job of `work_s` (seconds at full speed) from `starts` random starts, with `slack` times the
     work as budget. Raises ProblemError when the data do not cover enough time."""
     # 15 min for jobs up to 2 h, 30 min up to 8 h, else an hour
-    slot = slot_s or (900.0 if work_s <= 2 * 3600 else 1800.0 if work_s <= 8 * 3600 else 3600.0)
-    cases = _cases(grid, job, work_s, slack, starts, seed, issues, slot, own, prices, beside)
+    slot = 900.0 if work_s <= 2 * 3600 else 1800.0 if work_s <= 8 * 3600 else 3600.0
+    horizon, history_s = work_s * slack, max(WEEK_S, LEAST_HISTORY_S if own else 0.0)
+    cases: list[Case] = []
+    for start in starts_drawn(grid, issues, history_s, horizon, random.Random(seed)):
+        edges = boundaries(start, start + horizon, slot)
+        if (prices and not prices.grid.covers(start - WEEK_S, edges[-1])) or (
+            beside and not beside.covers(start, edges[-1])
+        ):
+            continue
+        problem = job.problem(edges, grid, work_s)
+        if prices is not None:
+            alpha, beta = prices.scales(grid, start)
+            per_kwh = tuple(prices.grid.slots(edges))
+            problem = job.timed(replace(problem, price_per_kwh=per_kwh, alpha=alpha, beta=beta))
+        cases.append(Case(tuple(edges), problem))
+        if len(cases) == starts:
+            break
+    if not cases:
+        days, less = (grid.end_s - grid.start_s) / 86400, "; --no-own needs only a week" if own else ""
+        needs = f"a job of {horizon / 3600:.1f} h needs {history_s / 86400:.0f} days of history before it{less}"
+        raise ProblemError("actual", f"holds {days:.0f} days; {needs}")
+    cases.sort(key=lambda case: case.edges[0])
     policies, product = _policies(grid, issues or [], own, prices)
     outcomes: dict[str, list[PolicyOutcome]] = {name: [] for name in policies}
     for done, case in enumerate(cases):
@@ -176,51 +194,16 @@ def run(
     return BacktestReport(cases, outcomes, about, prices.measure if prices else "objective" if made else "gco2", beside)
 
 
-def _cases(
-    grid: Grid,
-    job: AssumedJob,
-    work_s: float,
-    slack: float,
-    count: int,
-    seed: int,
-    issues: list[Issue] | None,
-    slot_s: float,
-    own: bool,
-    prices: PlannedPrices | None,
-    beside: Grid | None,
-) -> list[Case]:
-    """Random starts on the data's own steps, sorted; each with enough history and its whole horizon covered."""
-    horizon = work_s * slack
-    first = grid.start_s + max(WEEK_S, LEAST_HISTORY_S if own else 0.0)
+def starts_drawn(
+    grid: Grid, issues: Sequence[Issue] | None, history_s: float, horizon_s: float, rng: random.Random
+) -> Iterator[float]:
+    """Starts on the data's own steps, in random order; each with so much history, and its whole horizon covered."""
+    first, last = grid.start_s + history_s, grid.end_s - horizon_s
     if issues:
-        first = max(first, issues[0]["issued_at_s"])
-    last = (min(grid.end_s, issues[-1]["issued_at_s"] + 86400.0 + horizon) if issues else grid.end_s) - horizon
-    candidates = [t for t in grid.starts if first <= t <= last]
-    good = []
-    random.Random(seed).shuffle(candidates)
-    for start in candidates:
-        edges = boundaries(start, start + horizon, slot_s)
-        if (
-            grid.covers(start, edges[-1])
-            and (prices is None or prices.grid.covers(start - WEEK_S, edges[-1]))
-            and (beside is None or beside.covers(start, edges[-1]))
-        ):
-            problem = job.problem(edges, grid, work_s)
-            if prices is not None:
-                alpha, beta = prices.scales(grid, start)
-                per_kwh = tuple(prices.grid.slots(edges))
-                problem = job.timed(replace(problem, price_per_kwh=per_kwh, alpha=alpha, beta=beta))
-            good.append(Case(tuple(edges), problem))
-            if len(good) == count:
-                break
-    if not good:
-        held, before = (grid.end_s - grid.start_s) / 86400, (first - grid.start_s) / 86400
-        less = "; --no-own needs only a week" if own else ""
-        text = (
-            f"holds {held:.0f} days; a job of {horizon / 3600:.1f} h needs {before:.0f} days of history before it{less}"
-        )
-        raise ProblemError("actual", text)
-    return sorted(good, key=lambda case: case.edges[0])
+        first, last = max(first, issues[0]["issued_at_s"]), min(last, issues[-1]["issued_at_s"] + 86400.0)
+    possible = [t for t in grid.starts if first <= t <= last]
+    rng.shuffle(possible)
+    return (t for t in possible if grid.covers(t, t + horizon_s))
 
 
 def _policies(
@@ -240,17 +223,12 @@ def _policies(
     if signal is delayed:
         policies["start below 300 g"] = lambda case: threshold(delayed, case, 300.0, None)
     price = None if prices is None else DayAhead(prices.grid, prices.known)
-    product = ""
-    if issues:
-        alone = Knowledge(grid, PublishedForecast(grid, issues, nowcast=False), price)
-        published = Knowledge(grid, PublishedForecast(grid, issues), price)
-        product = "rolling, published forecast"
-        policies["window, published forecast"] = lambda case: window(case, alone)
-        policies[product] = lambda case: rolling(case, published)
+    forecasts: dict[str, Predictor] = {"published forecast": PublishedForecast(grid, issues)} if issues else {}
     if own:
-        known = Knowledge(grid, OwnForecast(grid, issues), price)
-        of = "own forecast" + (" and published" if issues else "")
-        product = f"rolling, {of}"
-        policies[f"window, {of}"] = lambda case: window(case, known)
-        policies[product] = lambda case: rolling(case, known)
+        forecasts["own forecast" + (" and published" if issues else "")] = OwnForecast(grid, issues)
+    product = ""
+    for of, intensity in forecasts.items():
+        known, product = Knowledge(grid, intensity, price), f"rolling, {of}"
+        policies[f"window, {of}"] = partial(window, known=known)
+        policies[product] = partial(rolling, known=known)
     return policies, product

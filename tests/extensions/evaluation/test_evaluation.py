@@ -6,46 +6,34 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from carbontui.assumed.job import Grid, assumed, boundaries
+from carbontui.assumed.job import boundaries
 from carbontui.extensions.evaluation import evaluation, evaluation_report
 from carbontui.extensions.evaluation.commands import evaluate as verb
-from carbontui.extensions.evaluation.generated import generated
-from carbontui.grid import recorded, typical
 from carbontui.plan.evaluation import evaluate
+from carbontui.power.curves import public
 from carbontui.units import from_iso
 
-SMALL = evaluation.EvaluationScope(hours=(4,), slacks=(2.0,), held_w=(None, 250.0), starts=1)
+GB = evaluation.shipped()[1]
+SMALL = evaluation.EvaluationScope(jobs=((4, 2.0),), held_w=(None, 250.0), starts=2, board_starts=0, grids=(GB,))
 
 
 @pytest.fixture(scope="module")
-def zone():
-    return evaluation.zone_evaluated("GB", SMALL, 3)
+def found():
+    return evaluation.evaluation(SMALL, 3)
 
 
-def test_the_same_seed_gives_the_same_grid_and_forecasts_and_another_seed_others():
-    once, again, other = generated("GB", 3), generated("GB", 3), generated("GB", 4)
-    rows = once[0].rows
-    assert once == again
-    assert rows != other[0].rows
-    days = typical.recorded()["GB"]
-    typically = [days.at(row.start_s)[0] for row in rows]
-    mean = sum(row.value for row in rows) / len(rows)
-    assert mean == pytest.approx(sum(typically) / len(typically), rel=0.1)
-    with pytest.raises(ValueError, match="typical days"):
-        generated("XX", 1)
-
-
-def test_every_figure_is_that_of_the_schedule_on_the_grid_beside_it(zone, tmp_path):
-    assert hashlib.sha256(zone["csv"].encode()).hexdigest() == zone["sha256"]
-    path = tmp_path / "grid.csv"
-    path.write_text(zone["csv"])
-    grid = Grid(recorded.load(path))
-    assert {(group["boundary"], group["caps"]) for group in zone["groups"]} == {
+def test_every_figure_is_that_of_the_schedule_on_the_grid_beside_it(found):
+    assert found["data"]["GB 2023"] == {
+        "file": "grid-gb-2023.csv.gz",
+        "sha256": hashlib.sha256(GB.path.read_bytes()).hexdigest(),
+    }
+    grid = evaluation.grid_of(GB, SMALL)
+    assert {(group["boundary"], group["caps"]) for group in found["groups"]} == {
         (boundary, caps) for boundary in ("given-back", "held 250 W") for caps in (False, True)
     }
-    for group in zone["groups"]:
-        held_w = group["host_w"] or None
-        shape = evaluation.on_own_machine(assumed(evaluation.FULL_W, caps=group["caps"], running=False), held_w)
+    for group in found["groups"]:
+        shape = evaluation.job_of(evaluation.Setting(4, 2.0, group["host_w"] or None, group["caps"], 2.0))
+        assert len(group["jobs"]) == 2
         for job in group["jobs"]:
             start = from_iso(job["start"])
             edges = boundaries(start, start + group["hours"] * 3600 * group["slack"], group["slot_s"])
@@ -53,21 +41,47 @@ def test_every_figure_is_that_of_the_schedule_on_the_grid_beside_it(zone, tmp_pa
             for name, row in job["policies"].items():
                 did = evaluate(problem, [level for level, count in row["levels"] for _ in range(count)])
                 assert did.gco2 == pytest.approx(row["gco2_g"], abs=1e-3), name
+                assert did.finish_s == pytest.approx(row["finish_s"], abs=0.1), name
                 assert did.late_s == 0, name
                 assert row["gco2_g"] >= job["policies"]["perfect foresight"]["gco2_g"] * (1 - 1e-3), name
 
 
-def test_a_held_machine_is_charged_also_while_the_job_waits(zone):
+def test_a_held_machine_is_charged_also_while_the_job_waits(found):
     grams = {
-        group["boundary"]: group["jobs"][0]["policies"]["window, CATS"]["gco2_g"]
-        for group in zone["groups"]
+        group["boundary"]: sum(job["policies"]["window, CATS"]["gco2_g"] for job in group["jobs"])
+        for group in found["groups"]
         if not group["caps"]
     }
     assert grams["held 250 W"] > grams["given-back"]
 
 
+def test_what_is_saved_is_divided_by_the_hours_of_delay():
+    now, capped = {"gco2_g": 100.0, "finish_s": 3600.0}, {"gco2_g": 70.0, "finish_s": 9000.0}
+    rest = {"late_s": 0.0, "switches": 0}
+    found = evaluation.summary([{"policies": {"run now": now | rest, "ours": capped | rest}}] * 2)
+    assert (found["ours"]["delay_h"], found["ours"]["saved_g_per_delay_h"]) == (1.5, 20.0)
+    assert (found["run now"]["delay_h"], found["run now"]["saved_g_per_delay_h"]) == (0.0, None)
+
+
+def test_the_curve_of_each_published_training_takes_part():
+    for number, training in enumerate(public.shapes()):
+        problem = evaluation.job_of(evaluation.Setting(24, 2.0, None, True, 2.0, number)).shape
+        off, pause, full, *caps = problem.levels
+        assert (off.power_w, full.power_w, full.speed) == (0.0, evaluation.FULL_W, 1.0)
+        assert pause.speed == 0.0
+        assert len(caps) == sum(training.at(share) is not None for share in public.SHARES)
+        assert all(cap.power_w <= full.power_w and 0.3 < cap.speed <= 1.0 for cap in caps)
+        assert {len(problem.levels)} == {
+            len(problem.switch_s),
+            *map(len, problem.switch_s),
+            *map(len, problem.switch_w),
+        }
+    boards = {s.training for s in evaluation.settings(evaluation.QUICK) if s.training is not None}
+    assert len(boards) == len(public.shapes()) == 24
+
+
 def test_the_command_writes_the_same_figures_as_it_did_before(tmp_path, monkeypatch):
-    small = evaluation.EvaluationScope(hours=(4,), slacks=(1.5,), held_w=(None,), starts=1, zones=("PL",))
+    small = evaluation.EvaluationScope(jobs=((4, 1.5),), held_w=(None,), starts=1, board_starts=0)
     monkeypatch.setattr(evaluation, "QUICK", small)
     found = []
     for name in ("one", "two"):
@@ -81,9 +95,10 @@ def test_the_command_writes_the_same_figures_as_it_did_before(tmp_path, monkeypa
     assert "carbontui evaluate --quick --seed 5" in text
     assert all(name in text for name in found[0]["policies"])
     assert (tmp_path / "one" / "evaluation-caps.svg").read_text().startswith("<svg")
-    summary = found[0]["groups"][0]["summary"]
-    assert found[0]["groups"][0]["lateness_s"] == 3600, "as late as Energy-Charts"
-    assert set(summary["ours"]) >= {"saving_pct", "mean_pct", "median_pct", "worst_pct", "late", "switches"}
+    assert {(group["data"], group["lateness_s"]) for group in found[0]["groups"]} == {
+        ("DE 2020", 3600),
+        ("GB 2023", 1800),
+    }, "as late as Energy-Charts and NESO"
 
 
 def test_a_picture_draws_what_is_below_zero_to_the_left():
