@@ -11,8 +11,6 @@ from states import board, inputs, job_state, shown
 
 from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.shell import metrics
-from carbontui.power.capd import core as capd_core
-from carbontui.power.capd.wire import Board
 from carbontui.system.openmetrics import MonotonicCounter, render
 
 NAMES = {
@@ -30,14 +28,6 @@ NAMES = {
     "carbontui_board_share_ratio": "gauge",
     "carbontui_board_energy_joules": "counter",
     "carbontui_board_limit_watts": "gauge",
-}
-CAPD = {
-    "carbontui_capd_limit_watts": "gauge",
-    "carbontui_capd_found_watts": "gauge",
-    "carbontui_capd_held": "gauge",
-    "carbontui_capd_changes": "counter",
-    "carbontui_capd_refusals": "counter",
-    "carbontui_capd_callers": "gauge",
 }
 SHARED = board(foreign_pids=(9,), share=0.25)
 
@@ -60,8 +50,6 @@ def test_names_types_and_units_are_what_dashboards_are_built_on():
     found = parsed(exposition())
     assert {name: family.type for name, family in found.items()} == NAMES
     assert all(family.documentation for family in found.values())
-    capd = render(capd_core.families([Board("GPU-a", "H100", 400_000, 1000)], {"GPU-a": 700.0}, 3, 2, 1))
-    assert {name: family.type for name, family in parsed(capd).items()} == CAPD
 
 
 def test_a_textfile_is_classic_format_and_promtool_finds_nothing_to_say():
@@ -121,7 +109,6 @@ def test_the_dashboard_asks_for_nothing_that_is_not_told():
     board = json.loads(file.read_text())
     asked = {name for panel in board["panels"] for target in panel["targets"] for name in
              re.findall(r"carbontui_\w+", target["expr"])}  # fmt: skip
-    kinds = {**NAMES, **CAPD}
-    known = {f"{name}_total" if kind == "counter" else name for name, kind in kinds.items()}
+    known = {f"{name}_total" if kind == "counter" else name for name, kind in NAMES.items()}
     assert asked and asked - {metrics.JOB} <= known
     assert all(panel["title"] and panel["fieldConfig"]["defaults"]["unit"] for panel in board["panels"])

@@ -154,7 +154,7 @@ def test_a_try_learns_and_then_the_start_waits(house, saves):
     training = Training(house)
     if not saves:
         training.flag("unsaved")
-    tried = training.run("--try", "--budget", "4x", "--name", "tries", check=True)
+    tried = training.run("--try", "--budget", "4x", "--patience", "0%", "--name", "tries", check=True)
     assert "tried: " in tried.stderr and "s a step" in tried.stderr
     job = training.job(tried)
     assert training.lives(job)[0]["TRY"] == "1"

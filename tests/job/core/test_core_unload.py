@@ -101,9 +101,10 @@ def test_one_that_comes_back_holds_and_its_cost_is_measured():
     assert effects.Retry(False) in asked and any(isinstance(one, effects.Replan) for one in asked)
     assert state.may_unload(None) and state.progress.step == 504
     # what its scheduler starts again within minutes would not wait; a successor does
-    requeued = structs.replace(state.spec, requeue=True)
+    requeued = structs.replace(state.spec, requeue=True, slurm_job="7")
     assert not replace(state, spec=requeued).may_unload(None)
     assert replace(state, spec=structs.replace(requeued, resubmit=True)).may_unload(None)
+    assert replace(state, spec=structs.replace(requeued, slurm_job=None)).may_unload(None)
 
 
 def test_one_whose_data_comes_in_another_order_says_so_and_plans_pause_it():

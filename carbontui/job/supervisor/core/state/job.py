@@ -200,8 +200,9 @@ class JobState:
 
     @property
     def waits_unloaded(self) -> bool:
-        """Whether an unload can last: what reads a pipe is not started again, what is requeued is within minutes."""
-        return not self.spec.reads_once and (not self.spec.requeue or bool(self.spec.resubmit))
+        """Whether an unload can last: what reads a pipe is not started again, what Slurm requeues is within minutes."""
+        at_once = self.spec.requeue and not self.spec.resubmit and self.spec.slurm_job
+        return not self.spec.reads_once and not at_once
 
     def level_named(self, name: str) -> Level | None:
         return self.plan.table.get(name) if self.plan else None
