@@ -71,9 +71,7 @@ def report(
         gate.facts.update((key, value) for key, value in told.items() if value is not None)
         if value is not None:
             fine = math.isfinite(value)
-            gate.facts["loss"] = value if fine else None
-            gate.facts.pop("loss_word", None)
-            gate.facts.update({} if fine else {"loss_word": _WORDS.get(value, "NaN")})
+            gate.facts.update(loss=value if fine else None, loss_word=None if fine else _WORDS.get(value, "NaN"))
 
 
 def on_checkpoint(fn: Callable[[], Any]) -> Callable[[], Any]:

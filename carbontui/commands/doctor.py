@@ -278,6 +278,5 @@ def doctor(
             click.echo(f"{finding.verdict:<7}  {finding.area:<10} {lines}")
             if finding.mend and finding.verdict != "ok":
                 click.echo(f"{'':>21}fix: {finding.mend}")
-    mended = ("limits", "job")
-    if any(one.verdict == "missing" and (not mend or one.area in mended) for one in findings):
+    if any(one.verdict == "missing" and (not mend or one.area in ("limits", "job")) for one in findings):
         raise SystemExit(1)

@@ -88,7 +88,7 @@ def test_a_transformers_trainer_tells_total_epoch_and_loss(facts, hugging):
     one.on_train_begin(None, state, None, model=None)
     one.on_log(None, state, None, logs={"loss": 0.5})
     one.on_log(None, state, None)
-    assert facts == {"start_step": 30, "start_known": True, "epoch": 1.5, "loss": 0.5}
+    assert facts == {"start_step": 30, "start_known": True, "epoch": 1.5, "loss": 0.5, "loss_word": None}
     assert work() == (100, 100, 100, True)
 
 
@@ -109,7 +109,7 @@ def test_a_lightning_trainer_gets_one_reporter_that_survives_spawned_ranks(facts
     one.on_train_epoch_start(trainer, None)
     one.on_train_batch_end(trainer, None, {"loss": 0.25}, None, 0)
     one.on_train_batch_end(trainer, None, {"loss": object()}, None, 50)
-    assert facts == {"start_step": 30, "start_known": True, "epoch": 2.0, "loss": 0.25}
+    assert facts == {"start_step": 30, "start_known": True, "epoch": 2.0, "loss": 0.25, "loss_word": None}
     assert work() == (100, 100, 100, True)
 
 

@@ -201,8 +201,7 @@ class JobState:
     @property
     def waits_unloaded(self) -> bool:
         """Whether an unload can last: what reads a pipe is not started again, what Slurm requeues is within minutes."""
-        at_once = self.spec.requeue and not self.spec.resubmit and self.spec.slurm_job
-        return not self.spec.reads_once and not at_once
+        return not self.spec.reads_once and not (self.spec.requeue and self.spec.slurm_job and not self.spec.resubmit)
 
     def level_named(self, name: str) -> Level | None:
         return self.plan.table.get(name) if self.plan else None
