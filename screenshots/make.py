@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
 os.environ["TZ"] = "UTC"
@@ -54,7 +53,7 @@ PAGES = {
 async def draw(job: str, path: Path, size: tuple[int, int], keys: list[str], theme: str) -> None:
     found = store.named(job)
     assert found is not None
-    screen = Dashboard(replace(target_of(found), last_visit=None))
+    screen = Dashboard(target_of(found))
     app = CarbonApp(lambda: screen)
     app.theme = theme
     async with app.run_test(size=size) as pilot:
