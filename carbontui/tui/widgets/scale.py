@@ -107,9 +107,9 @@ def nice_top(value: float, rows: int = 1, base: float = 0.0) -> float:
     if value <= base:
         return base + (10.0 if base else 1.0) * rows
     power = 10.0 ** math.floor(math.log10((value - base) / rows))
-    tops = [base + rows * m * power for m in (1, 1.5, 2, 3, 4, 5, 6, 8, 10, 20)]
-    reach = [top for top in tops if top >= value * 0.9999]
-    return next((top for top in reach if value < 20 or is_round(top)), reach[0])
+    power = power if value < 20 else max(0.1, power)  # a hundred of the least are round
+    tops = (base + rows * m * power * more for more in (1, 10, 100) for m in (1, 1.5, 2, 3, 4, 5, 6, 8))
+    return next(top for top in tops if top >= value * 0.9999 and (value < 20 or is_round(top)))
 
 
 def is_round(value: float) -> bool:
