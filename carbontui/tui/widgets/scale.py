@@ -106,8 +106,8 @@ def nice_top(value: float, rows: int = 1, base: float = 0.0) -> float:
     times a power of ten, and the top a multiple of ten of what is large."""
     if value <= base:
         return base + (10.0 if base else 1.0) * rows
-    power = 10.0 ** math.floor(math.log10((value - base) / rows))
-    power = power if value < 20 else max(0.1, power)  # a hundred of the least are round
+    # a hundred times the least power is round
+    power = max(10.0 ** math.floor(math.log10((value - base) / rows)), 0.1 if value >= 20 else 0.0)
     tops = (base + rows * m * power * more for more in (1, 10, 100) for m in (1, 1.5, 2, 3, 4, 5, 6, 8))
     return next(top for top in tops if top >= value * 0.9999 and (value < 20 or is_round(top)))
 

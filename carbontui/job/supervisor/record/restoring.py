@@ -70,6 +70,8 @@ def restore(book: Accounting) -> bool:
     book.held_s = float(kept.get("held_s", 0.0))
     # the first supervisor that keeps it takes the time before for one at full speed
     book.elapsed = elapsed.restored(kept.get("lived"), TimeSpent(book.clock.at_wall(time.time())))
+    # nothing before its start was the job's: decades of slots would be booked for a damaged time
+    book.elapsed.until_s = max(book.elapsed.until_s, book.clock.at_wall(book.options.created_s))
     gco2_g, energy_cost = kept.get("before", (0.0, 0.0))
     book.carried_over = CarriedOver(gco2_g, energy_cost, kept.get("run_now_before_g", 0.0))
     _grid(book)
