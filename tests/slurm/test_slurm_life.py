@@ -410,7 +410,7 @@ def dirty_now(folder: Path) -> str:
     rows = [(now + timedelta(hours=h), 900 if h % 24 < 6 or h % 24 > 21 else 100) for h in range(-480, 48)]
     text = "".join(f"{at:%Y-%m-%dT%H:%M:%SZ},{value}\n" for at, value in rows)
     (folder / "grid.csv").write_text("time_utc,carbon_g_per_kwh\n" + text)
-    return f"--zone DE --grid {folder}/grid.csv --budget 24h"
+    return f"--zone DE --grid {folder}/grid.csv --budget 24h --patience 0%"
 
 
 def test_a_start_that_waits_is_waited_for_in_the_queue(queue):
