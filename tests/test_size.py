@@ -34,7 +34,7 @@ ROOMS = {
     "job/life": 1_420,
     "job/supervisor": 300,
     "job/supervisor/core": 4_848,
-    "job/supervisor/record": 1_406,
+    "job/supervisor/record": 1_407,
     "job/supervisor/shell": 2_001,
     "job/terms": 388,
     "job/worker": 351,
@@ -52,7 +52,7 @@ ROOMS = {
     "tui/model": 840,
     "tui/screens": 1_716,
     "tui/terminal": 460,
-    "tui/widgets": 1_798,
+    "tui/widgets": 1_797,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 
