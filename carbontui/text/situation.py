@@ -125,11 +125,11 @@ def loss_words(status: Status) -> str:
 
 
 def diverged(status: Status) -> str:
-    """'loss NaN since step 4 180', or '' while it is a number."""
+    """'loss NaN since step 4 180', 'loss NaN' where no step is seen, or '' while it is a number."""
     last = status.last_loss
     if last is None or last.finite:
         return ""
-    return f"loss {loss(status)} since step {figures.count(last.not_finite_since_step or 0)}"
+    return f"loss {loss(status)}" + (f" since step {figures.count(at)}" if (at := last.not_finite_since_step) else "")
 
 
 def why(status: Status, plan: PlanView | None, now_s: float | None = None) -> str:

@@ -263,4 +263,6 @@ def test_a_reported_loss_goes_before_a_printed_one_and_nan_keeps_its_first_step(
     assert known.loss == protocol.Loss(None, False, 40, "NaN")
     known = job.with_inputs(replace(known, progress=Progress(step=90)), inputs(ranks=(nan,), printed=printed))
     assert known.loss is not None and known.loss.not_finite_since_step == 40
+    unseen = job.with_inputs(running(progress=Progress()), inputs(printed=protocol.Loss(None, False, word="NaN"))).loss
+    assert unseen is not None and unseen.not_finite_since_step is None, "no step is seen: no step is named"
     assert job.with_inputs(known, inputs(ranks=(rank(loss=1.0),))).loss == protocol.Loss(1.0)

@@ -265,7 +265,7 @@ def _loss(state: JobState, leader: Rank | None, printed: protocol.Loss | None) -
         return before
     if now.finite:
         return now
-    since = state.progress.step if before is None or before.finite else before.not_finite_since_step
+    since = (state.progress.step or None) if before is None or before.finite else before.not_finite_since_step
     return structs.replace(now, not_finite_since_step=since)
 
 
