@@ -17,6 +17,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Key, ScreenResume, ScreenSuspend
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widgets import Static
 
 from carbontui import link, units
@@ -74,6 +75,7 @@ def boards_most(height: int) -> int:
 
 
 AGE_EVERY_S = 2.0
+CHARTS_PAUSE_S = 0.1
 PRINTED_ROWS = 20
 
 
@@ -109,6 +111,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         self.past: PastLevels | None = None
         self._overrides = PendingOverride(link.whoami())
         self._covered = self._zoomed = False
+        self._resting: Timer | None = None
         self._monotonic = monotonic
         self._arrived_s = monotonic()
 
@@ -334,9 +337,11 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         view_state = self.view_state
         if view_state is None:
             return
-        # redraw what the user moves first, the charts in the next frame
+        # redraw what the user moves first, the charts once it rests: a held key would fill a slow line with them
         self.query_one(BudgetSlider).show_choice(view_state, self.choice)
-        self.call_after_refresh(self._show_charts)
+        if self._resting is not None:
+            self._resting.stop()
+        self._resting = self.set_timer(CHARTS_PAUSE_S, self._show_charts)
         self.refresh_bindings()
 
     def action_back(self) -> None:
