@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,9 +11,11 @@ from carbontui import link, protocol
 from carbontui.tui.model.feed import Connection, JobFeed, News, Target
 from carbontui.tui.model.lists import ListedJob
 from carbontui.tui.model.loglines import error_in
-from carbontui.tui.model.view_state import ViewState
+from carbontui.tui.model.view_state import PastLevels, ViewState
 
 POLL_EVERY_S = 2.0
+PAST_S, PAST_BUCKETS = 7 * 3600.0, 84
+"""What the table shows of a job's past, asked for whenever its level has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class JobsFeed:
         self._poll, self._changed = observe, changed
         self._feeds: dict[str, tuple[JobFeed, asyncio.Task[None]]] = {}
         self._view_states: dict[str, ViewState] = {}
+        self._levels: dict[str, tuple[str | None, str]] = {}
+        self._past: dict[str, PastLevels] = {}
         self._lost: set[str] = set()
         self._errors: dict[str, str] = {}
         self.listing: JobsSnapshot | None = None
@@ -75,16 +80,31 @@ class JobsFeed:
         """A feed for every live job, none for the others."""
         for job in set(self._feeds) - set(live):
             self._feeds.pop(job)[1].cancel()
-            self._view_states.pop(job, None)
+            for known in (self._view_states, self._levels, self._past):
+                known.pop(job, None)
             self._lost.discard(job)
         for job in set(live) - set(self._feeds):
             feed = JobFeed(live[job].socket, self._receives(job), with_log=False)
             self._feeds[job] = feed, asyncio.create_task(feed.run(), name=f"feed of {job}")
 
+    async def _learn_past(self, job: str) -> None:
+        with contextlib.suppress(link.LinkError):
+            answer = await self.request(job, protocol.HistoryAsk(0, PAST_S, PAST_BUCKETS))
+            if isinstance(answer, protocol.HistoryAnswer) and any(answer.kind):
+                self._past[job] = PastLevels.of(answer)
+                self._changed()
+
     def _receives(self, job: str) -> Callable[[News], None]:
+        asking: set[asyncio.Task[None]] = set()
+
         def receive(news: News) -> None:
             if isinstance(news, ViewState):
                 self._view_states[job] = news
+                level = news.status.level, news.status.state
+                if self._levels.get(job) != level:
+                    self._levels[job] = level
+                    asking.add(task := asyncio.create_task(self._learn_past(job), name=f"past of {job}"))
+                    task.add_done_callback(asking.discard)
                 self._changed()
             elif isinstance(news, Connection):
                 # reported only once it lasts: a supervisor that is being replaced is back within seconds
@@ -97,4 +117,5 @@ class JobsFeed:
         view_state = self._view_states.get(target.job)
         status = view_state.status if view_state is not None else target.status
         assert status is not None
-        return ListedJob(target, status, self._errors.get(target.job, ""), target.job in self._lost and not target.over)
+        lost, error = target.job in self._lost and not target.over, self._errors.get(target.job, "")
+        return ListedJob(target, status, error, lost, view_state, self._past.get(target.job))

@@ -25,7 +25,7 @@ from carbontui.text import situation
 from carbontui.tui.model import notify, state_text
 from carbontui.tui.model.budget import BudgetChoice
 from carbontui.tui.model.feed import Connection, JobFeed, LogPiece, News, Target
-from carbontui.tui.model.view_state import Choice, ViewState, offline
+from carbontui.tui.model.view_state import Choice, PastLevels, ViewState, offline
 from carbontui.tui.screens.offers import OffersMove
 from carbontui.tui.screens.overruling import Overruling, PendingOverride
 from carbontui.tui.screens.pages import Arrived, OpensPages, PaintsOnce
@@ -36,7 +36,6 @@ from carbontui.tui.widgets.bottom import KeyLine, LogTail, PlanBrief, StatusLine
 from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.frontier_chart import FrontierChart
-from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.numbers import Numbers
 from carbontui.tui.widgets.state_bar import StateBar
 from carbontui.tui.widgets.timeline import PriceStrip

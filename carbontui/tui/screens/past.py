@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 from carbontui import link, protocol, units
 from carbontui.tui.model.loglines import error_in
-from carbontui.tui.model.view_state import ViewState, offline
+from carbontui.tui.model.view_state import PastLevels, ViewState, offline
 from carbontui.tui.screens.overruling import JobPage
 from carbontui.tui.widgets.bottom import Summary
-from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.state_bar import StateBar
 
 PAST_BUCKETS = 240

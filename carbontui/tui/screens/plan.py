@@ -15,7 +15,7 @@ from carbontui import link, protocol, units
 from carbontui.text.plan import difference
 from carbontui.text.statements import rendered
 from carbontui.tui.model.feed import JobFeed
-from carbontui.tui.model.view_state import ViewState
+from carbontui.tui.model.view_state import PastLevels, ViewState
 from carbontui.tui.screens.overruling import Commands, PendingOverride
 from carbontui.tui.terminal import keys, palette
 from carbontui.tui.terminal.keys import answered
@@ -23,7 +23,7 @@ from carbontui.tui.widgets import plan_text
 from carbontui.tui.widgets.bottom import KeyLine, StatusLine
 from carbontui.tui.widgets.cells import CellRow, Cells, folded
 from carbontui.tui.widgets.forecast_chart import ForecastChart
-from carbontui.tui.widgets.levels import PastLevels, table
+from carbontui.tui.widgets.levels import table
 from carbontui.tui.widgets.scale import GUTTER, window
 
 ASK_PAUSE_S = 0.15

@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from carbontui import protocol, units
-from carbontui.tui.model.view_state import ViewState
+from carbontui.tui.model.view_state import PastLevels, ViewState
+from carbontui.tui.terminal import palette
+from carbontui.tui.widgets.cells import CellRow, Span
 from carbontui.tui.widgets.scale import TimeScale
-
-
-@dataclass(frozen=True, slots=True)
-class PastLevels:
-    """Past levels: one kind (or None) per bucket of equal time."""
-
-    start_s: float
-    step_s: float
-    kinds: tuple[protocol.LevelKind | None, ...]
-
-    @classmethod
-    def of(cls, answer: protocol.HistoryAnswer) -> PastLevels:
-        return cls(units.from_iso(answer.watts.start), answer.watts.step_s, answer.kind)
-
-    def at(self, at_s: float) -> protocol.LevelKind | None:
-        """The kind of level then; a column that straddles the start of the record takes its first one."""
-        index = max(0, math.floor((at_s - self.start_s) / self.step_s))
-        return self.kinds[index] if index < len(self.kinds) else None
 
 
 def table(plan: protocol.PlanView | None) -> dict[str, protocol.Level]:
@@ -69,3 +52,36 @@ def planned(plan: protocol.PlanView | None, view: TimeScale, now_s: float) -> li
             if begin <= middle < edge:
                 found[column] = infos.get(name)
     return found
+
+
+DAY_BACK_S, DAY_S = 6 * 3600.0, 24 * 3600.0
+_SHAPES: dict[str, tuple[str, str]] = {
+    "full": (palette.BAR[8], "running"),
+    "cap": (palette.DENSE, "capped"),
+    "duty": (palette.DENSE, "capped"),
+}
+
+
+def day(now_s: float, columns: int) -> TimeScale:
+    """The span of a table's strips: six hours back and eighteen ahead, in columns that stay while time goes on."""
+    span_s = DAY_S / columns
+    return TimeScale(math.floor((now_s - DAY_BACK_S) / span_s) * span_s, span_s, columns)
+
+
+def strip(view_state: ViewState, past: PastLevels | None, columns: int) -> CellRow:
+    """What a job did and will do, in one row: what lies ahead is paler. By its own clock, which of a replay is not
+    ours."""
+    now_s, begun, row = view_state.now_s, view_state.status.budget, list[Span]()
+    view = day(now_s, columns)
+    now, ahead, since_s = view.column(now_s), planned(view_state.plan, view, now_s), view_state.start_s
+    for x in range(view.columns):
+        level = ahead[x]
+        kind = level.kind if level is not None and x > now else None
+        if x <= now and begun and view.time(x + 1) > since_s:
+            kind = level_in_force(view_state, past, min(view.time(x) + view.span_s / 2, now_s))
+        shape, ink = _SHAPES.get(kind, (palette.HATCH, "paused")) if kind else (" ", "text")
+        if x == now:
+            row.append((palette.NOW, f"now/{ink}" if kind == "full" else "now"))
+        else:
+            row.append((shape, f"{ink}-soft" if kind and x > now else ink))
+    return row
