@@ -58,10 +58,11 @@ async def test_hours_are_marked_priced_and_forbidden_with_enter(stage: Any) -> N
         await s.pilot.press("space", "escape")
         assert isinstance(s.app.screen, PlanPage) and s.app.screen.marked() is None
         await s.pilot.press("f", *"22:00-06:00")
-        await s.until(lambda: s.fake.previews[-1].forbid == "22:00-06:00")
+        typed = "2020-04-15T22:00:00.000Z/2020-04-16T06:00:00.000Z"  # of the reader's zone
+        await s.until(lambda: s.fake.previews[-1].forbid == typed)
         await s.pilot.press("enter")
         await s.until(lambda: len(s.fake.commands) == 2)
-        assert s.fake.commands[1].args == {"hours": "22:00-06:00"}
+        assert s.fake.commands[1].args == {"hours": typed}
         s.fake.push(status=s.fake.status(forbidden=(HOURS,)))
         await s.until(lambda: "hours that must not run" in s.text())
         assert "by ada@pts/3" in s.text()

@@ -304,12 +304,12 @@ class PlanPage(Commands):
 
         def typed(text: str) -> None:
             if text.strip():
-                self._ask_for(protocol.Preview(0, forbid=text))
+                self._ask_for(protocol.Preview(0, forbid=units.hours(text, self._view_state().now_s)))
             else:
                 self._changed()
 
         def answered(text: str) -> None:
-            self.send("forbid", {"hours": text.strip()})
+            self.send("forbid", {"hours": units.hours(text, self._view_state().now_s)})
             self._changed()
 
         hint = "22:00-06:00, fri 09:00-12:00 or daily 17:00-20:00; what they cost is shown above"
