@@ -11,22 +11,22 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_179
+WHOLE = 51_165
 FILES = 441
 ROOMS = {
     "": 1_842,
     "account": 1_042,
     "assumed": 296,
-    "client": 1_562,
+    "client": 1_563,
     "client/detection": 1_952,
     "client/frameworks": 1_040,
     "client/pausing": 1_527,
-    "commands": 2_773,
+    "commands": 2_774,
     "commands/support": 740,
     "extensions/evaluation": 1_013,
     "extensions/fleet": 1_111,
     "extensions/llm": 153,
-    "extensions/site": 917,
+    "extensions/site": 915,
     "grid": 2_759,
     "grid/providers": 1_344,
     "job/files": 1_002,
@@ -44,13 +44,13 @@ ROOMS = {
     "power/agent": 1_114,
     "power/backends": 1_047,
     "power/limit": 915,
-    "reports": 2_050,
+    "reports": 2_041,
     "slurm": 677,
     "system": 880,
     "text": 1_569,
     "tui": 260,
     "tui/model": 869,
-    "tui/screens": 1_653,
+    "tui/screens": 1_648,
     "tui/terminal": 454,
     "tui/widgets": 1_814,
 }
