@@ -212,7 +212,7 @@ def hours(text: str, now_s: float) -> str:
     lead = said[:6].lower() if said[:6].lower() == "daily " else ""
     parts = re.split(r"\s*[-–]\s*", said[len(lead) :].strip())
     try:
-        start_s = parse_moment(parts[0], now_s)
+        start_s = now_s if parts[0].lower() == "now" else parse_moment(parts[0], now_s)
         end_s = parse_moment("-".join(parts[1:]), max(now_s, start_s))
     except ValueError:
         return said

@@ -22,4 +22,10 @@ def test_a_file_is_whole_and_what_dead_jobs_have_left_is_removed(tmp_path: Path)
     assert MetricsPlace(str(tmp_path), "a").before() == "x 1.0\n# EOF\n"
     missing = MetricsPlace(str(tmp_path / "no"), "a")
     missing.tell("x")
-    assert "carbontui-a.prom (No such file or directory)" in missing.fault
+    assert "carbontui-a.prom' (No such file or directory)" in missing.fault
+    nowhere = MetricsPlace("\ud800", "a")
+    nowhere.tell("x")
+    assert (
+        nowhere.before() == ""
+        and nowhere.fault == "metrics cannot be written to '\\ud800/carbontui-a.prom' (no such name)"
+    )

@@ -15,7 +15,7 @@ WHOLE = 51_165
 FILES = 441
 ROOMS = {
     "": 1_842,
-    "account": 1_042,
+    "account": 1_041,
     "assumed": 296,
     "client": 1_563,
     "client/detection": 1_952,
@@ -46,13 +46,13 @@ ROOMS = {
     "power/limit": 915,
     "reports": 2_041,
     "slurm": 677,
-    "system": 880,
-    "text": 1_569,
+    "system": 881,
+    "text": 1_570,
     "tui": 260,
-    "tui/model": 869,
-    "tui/screens": 1_648,
+    "tui/model": 868,
+    "tui/screens": 1_649,
     "tui/terminal": 454,
-    "tui/widgets": 1_814,
+    "tui/widgets": 1_813,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 

@@ -25,7 +25,7 @@ class MetricsPlace:
 
     def before(self) -> str:
         """What an earlier process left in the file, or ''."""
-        with contextlib.suppress(OSError, UnicodeDecodeError):
+        with contextlib.suppress(OSError, ValueError):
             return self.file.read_text()
         return ""
 
@@ -38,10 +38,11 @@ class MetricsPlace:
         self._written_s, self.fault = time.monotonic(), ""
         try:
             paths.write_whole(self.file, text.encode(), 0o644)
-        except OSError as error:
-            self.fault = f"metrics cannot be written to {self.file} ({error.strerror or error})"
-        for other in self.file.parent.glob("carbontui-*.prom"):
-            with contextlib.suppress(OSError):
-                found = other.lstat()
-                if found.st_uid == os.geteuid() and time.time() - found.st_mtime > STALE_S:
-                    other.unlink()
+            for other in self.file.parent.glob("carbontui-*.prom"):
+                with contextlib.suppress(OSError):
+                    found = other.lstat()
+                    if found.st_uid == os.geteuid() and time.time() - found.st_mtime > STALE_S:
+                        other.unlink()
+        except (OSError, ValueError) as error:  # ValueError: no file can have such a name
+            why = getattr(error, "strerror", "no such name")
+            self.fault = f"metrics cannot be written to {str(self.file)!a} ({why})"

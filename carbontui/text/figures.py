@@ -156,9 +156,13 @@ def grams(grams: float | None) -> str:
 
 
 def signed(value: float, form: Callable[[float], str]) -> str:
-    """'−1.20 kg' or '+3 h 05': the sign beside the size in its unit; without one where it rounds to zero in grams."""
-    size = form(abs(value))
-    return size if size in ("0.00 g", "< 0.01 g") else f"{'−' if value < 0 else '+'}{size}"
+    """'−1.20 kg' or '+3 h 05': the sign beside the size in its unit."""
+    return f"{'−' if value < 0 else '+'}{form(abs(value))}"
+
+
+def change(size_g: float) -> str:
+    """'+1.20 g', '−340 g'; without a sign where it rounds to zero."""
+    return grams(size_g) if abs(size_g) < LEAST_G else signed(size_g, grams)
 
 
 def money(value: float, currency: str) -> str:

@@ -91,7 +91,6 @@ class JobsFeed:
             elif isinstance(news, PastLevels):
                 self._past[job] = news
                 self._changed()
-                self._changed()
             elif isinstance(news, Connection):
                 # reported only once it lasts: a supervisor that is being replaced is back within seconds
                 told = self._lost.add if news.kind in ("reconnecting", "refused") else self._lost.discard

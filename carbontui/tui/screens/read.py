@@ -72,7 +72,8 @@ class Read(Screen[None]):
     def compose(self) -> ComposeResult:
         page = Page(id="page")
         page.title = self._title
-        page.most = page.most if self._wide else TEXT_WIDTH_MOST
+        if not self._wide:
+            page.most = TEXT_WIDTH_MOST
         yield page
 
     def on_mount(self) -> None:

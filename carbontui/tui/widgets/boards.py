@@ -62,7 +62,7 @@ class WattRows(ViewCells):
 
     def _board(self, status: protocol.Status, index: int, gpu: protocol.Gpu, width: int, top: float) -> CellRow:
         name = _short(gpu.name)
-        place = number(gpu, index).rjust(len(str(len(status.gpus) - 1)))
+        place = number(gpu, index, len(status.gpus))
         label = f" {place} {name:<12} " if width >= 56 else f" {place} "
         watts = "–" if gpu.power_w is None else f"{gpu.power_w:.0f}"
         limit = "–" if gpu.limit_w is None else f"{gpu.limit_w:.0f}"
@@ -146,9 +146,10 @@ def model(name: str) -> str:
     return " ".join(first)[:12]
 
 
-def number(gpu: protocol.Gpu, place: int) -> str:
+def number(gpu: protocol.Gpu, place: int, of: int = 1) -> str:
+    """As wide as the last of `of` boards."""
     index = place if gpu.index is None else gpu.index
-    return f"{gpu.node}:{index}" if gpu.node else str(index)
+    return f"{gpu.node}:{index}" if gpu.node else str(index).rjust(len(str(of - 1)))
 
 
 def _span(gpus: Sequence[protocol.Gpu]) -> str:
@@ -206,8 +207,7 @@ def rows(gpus: Sequence[protocol.Gpu], watts: protocol.Watts | None, width: int)
         history = () if watts is None else watts.gpus_w.get(gpu.uuid, ())[-back:]
         limit = "–" if gpu.limit_w is None else f"{gpu.limit_w:.0f}"
         now = "–" if gpu.power_w is None else f"{gpu.power_w:.0f}"
-        name = number(gpu, place).rjust(len(str(len(gpus) - 1)))
-        row: CellRow = [(f"{name} {model(gpu.name)}"[:15].ljust(16), "text")]
+        row: CellRow = [(f"{number(gpu, place, len(gpus))} {model(gpu.name)}"[:15].ljust(16), "text")]
         row += [(f"{now:>5}", "strong"), (f" /{limit:>4}  ", "dim")]
         row.append((bars(history, past, (0.0, top)).ljust(past) if past else "", "running"))
         row.append((f"{_known(gpu.temp_c):>4}", "warning" if gpu is hot else "text"))
