@@ -96,6 +96,8 @@ VERBS |= {verb: module for module, verbs in TOGETHER.items() for verb in verbs}
 MEANT = {"kill": "stop", "ps": "ls", "start": "run", "top": "attach", "logs": "log"}
 MEANT |= {"help": "--help", "version": "--version"}
 """What other programs call it."""
+MEANT_OPTIONS = {"--deadline": '--budget "fri 09:00"', "--until": '--budget "fri 09:00"', "--gpus": "--boards"}
+"""The same, of options."""
 DAILY = {verb for verbs in DAY.values() for verb in verbs}
 ZONELESS = {
     "run",
@@ -217,6 +219,27 @@ def cli(ctx: click.Context, readonly: bool, hosts: str | None, there: str, utc: 
         raise click.UsageError("--readonly is for the screen: carbontui --readonly, or carbontui attach --readonly")
 
 
+def _hint(error: click.BadParameter) -> str:
+    return error.param.get_error_hint(error.ctx).replace("'", "") if error.param and error.ctx else ""
+
+
+def repaired(error: click.ClickException) -> str:
+    """What click says of wrong use, with the repair: what a missing option is, which one was meant."""
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        usage = " ".join(error.ctx.get_usage().split()[1:]) if error.ctx else ""
+        what = (isinstance(error.param, click.Option) and error.param.help) or usage
+        return f"{_hint(error)} is missing: {what}"
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        return f"{_hint(error)}: {error.message}"
+    if isinstance(error, click.NoSuchOption):
+        import difflib
+
+        near = difflib.get_close_matches(error.option_name, error.possibilities or (), 1, 0.7)
+        meant = MEANT_OPTIONS.get(error.option_name) or next(iter(near), "")
+        return f"no option {error.option_name}; " + (f"did you mean {meant}?" if meant else "see --help --all")
+    return error.format_message()
+
+
 def main() -> NoReturn:
     """Entry point: wrong use is one line and exit 2, never a traceback."""
     streams.repair()
@@ -230,7 +253,7 @@ def main() -> NoReturn:
         error.show()
         sys.exit(error.code)
     except click.ClickException as error:
-        click.echo(f"carbontui: {error.format_message()}", err=True)
+        click.echo(f"carbontui: {repaired(error)}", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)

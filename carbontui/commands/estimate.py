@@ -42,7 +42,9 @@ VARIABLE = "CARBONTUI_ESTIMATE"
 @click.option(
     "--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV for the CO2."
 )
-@click.option("--steps", type=Count(1), help="Optimizer steps of the whole run, if the script does not report them.")
+@click.option(
+    "--steps", type=Count(1, 10**15), help="Optimizer steps of the whole run, if the script does not report them."
+)
 @click.option("--gpu-price", help="Currency per GPU hour.")
 @click.option("--currency", help="ISO code of every price, like EUR.")
 @overrides

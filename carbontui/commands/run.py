@@ -70,7 +70,7 @@ USUAL = (
 )
 @click.option("--budget", help='How long it may take: 1.8x, 18h or "fri 09:00" (default 1.0x: no waiting).')
 @click.option("--work", help="Work of the whole run at full speed, like 8h.")
-@click.option("--steps", type=Count(1), help="Optimizer steps of the whole run.")
+@click.option("--steps", type=Count(1, 10**15), help="Optimizer steps of the whole run.")
 @click.option("--guess", is_flag=True, help="Plan with a guessed total, if none is given or reported.")
 @click.option("--objective", type=click.Choice(["carbon", "cost", "time"]), help="What a plan minimises.")
 @patience_option

@@ -356,12 +356,12 @@ def find(wanted: str | None) -> Job:
         candidates = by_id or [job for job in named if job.live] or named[:1]
         if candidates:
             return candidates[0]
-        raise NoSuchJob(f"no job {wanted!r}; {listing(every)}")
+        raise NoSuchJob(f"no job {wanted!r}; there are: {listing(every)}")
     alive = [job for job in every if job.live and not job.foreign]
     if len(alive) == 1:
         return alive[0]
     if not alive and every:
-        raise NameOne(f"no job is running; name one: {listing(every)}")
+        raise NameOne(f"no job is running; these are over: {listing(every)}")
     if not alive:
         raise NoSuchJob("no job is running")
     raise NameOne(f"several jobs are running; name one: {listing(alive)}")
@@ -370,6 +370,6 @@ def find(wanted: str | None) -> Job:
 def listing(some: list[Job]) -> str:
     """'k3f9aa (train.py), ...' for messages."""
     if not some:
-        return "there are none"
+        return "none"
     names = [f"{job.id} ({job.name})" for job in some[:6]]
     return ", ".join(names) + (" ..." if len(some) > 6 else "")

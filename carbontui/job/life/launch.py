@@ -218,7 +218,7 @@ def executable(argv: tuple[str, ...]) -> None:
         return _script(argv)
     if os.sep in argv[0] and Path(argv[0]).is_dir():
         raise LaunchError(f"{argv[0]}: is a folder", 126)
-    if os.sep in argv[0] and Path(argv[0]).is_file():
+    if Path(argv[0]).is_file():
         how = f"python {argv[0]}" if argv[0].endswith(".py") else f"chmod +x {argv[0]}"
         raise LaunchError(f"{argv[0]}: is not executable; write {how}", 126)
     raise LaunchError(f"{argv[0]}: no such command", 127)
