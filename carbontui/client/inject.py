@@ -66,10 +66,10 @@ def environment(
     return env
 
 
-def as_on_a_terminal(base: Mapping[str, str], columns: int) -> Dict[str, str]:
+def as_on_a_terminal(base: Mapping[str, str], columns: int, rows: int) -> Dict[str, str]:
     """For a job started on a terminal: its output goes to a file, but looks as it would on the terminal.
 
-    In colour and as wide as the terminal, unless `base` says otherwise. Elsewhere (Slurm, cron, a pipe) a program must
+    In colour and of the terminal's size, unless `base` says otherwise. Elsewhere (Slurm, cron, a pipe) a program must
     see the same environment as without us.
     """
     env = dict(base)
@@ -77,4 +77,5 @@ def as_on_a_terminal(base: Mapping[str, str], columns: int) -> Dict[str, str]:
         env.setdefault("FORCE_COLOR", "1")
     env.setdefault("TTY_COMPATIBLE", "1")
     env.setdefault("COLUMNS", str(columns))
+    env.setdefault("LINES", str(rows))
     return env

@@ -73,10 +73,10 @@ def test_a_script_sees_a_terminal_only_where_its_job_was_started_on_one(tmp_path
     assert not {"FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS"} & set(plain)
     assert plain["PYTHONUNBUFFERED"] == "1"
     assert inject.environment({"PYTHONUNBUFFERED": ""}, **told)["PYTHONUNBUFFERED"] == ""
-    shown = inject.as_on_a_terminal({"HOME": "/h"}, 97)
-    assert (shown["FORCE_COLOR"], shown["COLUMNS"], shown["HOME"]) == ("1", "97", "/h")
-    assert "FORCE_COLOR" not in inject.as_on_a_terminal({"NO_COLOR": "1"}, 97)
-    assert inject.as_on_a_terminal({"COLUMNS": "200"}, 97)["COLUMNS"] == "200"
+    shown = inject.as_on_a_terminal({"HOME": "/h"}, 97, 40)
+    assert (shown["FORCE_COLOR"], shown["COLUMNS"], shown["LINES"], shown["HOME"]) == ("1", "97", "40", "/h")
+    assert "FORCE_COLOR" not in inject.as_on_a_terminal({"NO_COLOR": "1"}, 97, 40)
+    assert inject.as_on_a_terminal({"COLUMNS": "200"}, 97, 40)["COLUMNS"] == "200"
 
 
 OLD = sorted(str(p) for v in ("2.7", "3.6", "3.7") for p in PYENV.glob(f"{v}.*/bin/python"))

@@ -277,7 +277,7 @@ def start(
     if handed.terminal:
         environment[NO_INPUT] = "1"
     if sys.stdout.isatty():
-        environment = inject.as_on_a_terminal(environment, shutil.get_terminal_size((120, 24)).columns)
+        environment = inject.as_on_a_terminal(environment, *shutil.get_terminal_size((120, 24)))
     spec = keeper_spec(options, environment)
     spec |= {"input": handed.spec(None), "hold": hold, "try": try_first, "surroundings": isolation.launch_env()}
     if again is not None:
