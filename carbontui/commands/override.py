@@ -113,9 +113,10 @@ def guess(job: str | None, accept: bool | None) -> None:
     if accept is not None:
         command(job, "guess", {"accept": accept})
         return
-    found = talk.live_status(talk.find(job)).guess
-    if found is None:
-        raise Failure("no guess: the total is known, or there is nothing to guess it from", 3)
+    status = talk.live_status(talk.find(job))
+    if (found := status.guess) is None:
+        known = f"the total is known, {status.steps_total} steps" if status.steps_total else "nothing shows a total"
+        raise Failure(f"no guess: {known}", 3)
     asked = "planned with" if found.agreed else "accept it with --accept"
     total = figures.total(found.steps, found.low, found.high, at_most=found.at_most)
     click.echo(f"{total}, guessed from {found.source}; {asked}")

@@ -72,7 +72,7 @@ REASONS: Table = {
     "with_silent": "{reason}; silent: {silent:list}",
     "by_sigstop": "{reason} (SIGSTOP)",
     "no_step_because": "no step seen yet: {cause}",
-    "no_step": "no training step has been seen yet: watts are counted, nothing is steered",
+    "no_step": "no training step seen: watts are counted, nothing is steered; in the loop call carbontui.step()",
     "no_boundary": "requested to pause; no step has ended for {quiet_s:.0f} s",
     "no_boundary_because": "requested to pause, but {why}",
     "sigstop_refused": "requested to pause, but it has shown no training step and SIGSTOP is refused: {why}",

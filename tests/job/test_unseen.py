@@ -139,6 +139,13 @@ def test_the_state_line_says_why_no_step_is_seen_and_takes_it_back_at_the_first(
     assert said(state, inputs(zone=zone, ranks=(rank(),))).why.code != "no_client"
 
 
+def test_a_loop_whose_steps_are_not_seen_says_within_a_minute_what_helps():
+    state = job_state(work_s=None)
+    assert said(state, inputs(child=replace(RUNNING, age_s=5.0))).why.code == "no_work"
+    later = said(state, inputs(child=replace(RUNNING, age_s=45.0)))
+    assert later.why.code == "no_client" and "carbontui.step()" in drawn(later)
+
+
 def test_a_pause_that_nothing_hears_says_why():
     state = job_state()
     state = replace(state, override=replace(state.override, current=protocol.Override("pause", None, None, "ada")))

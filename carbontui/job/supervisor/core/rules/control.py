@@ -311,7 +311,7 @@ def _unreached(state: JobState, inputs: Inputs, asked: Desired, choice: PlanChoi
         return "running", Why("no_client", statement("no_step_because", cause=inputs.unseen.text))
     if stepped or child.age_s < NO_CLIENT_S:
         return ("starting" if child.age_s < 3 and not stepped else "running"), why
-    if why.code in ("plan", "starting"):
+    if why.code in ("plan", "starting", "no_work"):
         return "running", Why("no_client", statement("no_step"))
     return "running", why
 
