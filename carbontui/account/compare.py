@@ -149,8 +149,13 @@ class Throughput(NamedTuple):
     rate: float
 
 
+YEARLY = "operational mean of 2024 (Google)"
+"""The one basis of intensity of the table of rented boards."""
+
+
 class Rented(NamedTuple):
-    """A board that can be rented: per board and hour. `intensity` is the region's yearly mean, None where not known."""
+    """A board that can be rented: per board and hour. `intensity` is the operational yearly mean of the region's grid
+    `zone`, None where not known."""
 
     provider: str
     region: str
@@ -158,6 +163,7 @@ class Rented(NamedTuple):
     per_hour: float
     date: str
     intensity: float | None
+    zone: str | None = None
 
 
 def known(name: str, boards: Iterable[BoardSpec]) -> BoardSpec | None:
@@ -204,9 +210,16 @@ def rented(work: Work, elsewhere: Iterable[Elsewhere], offers: Iterable[Rented])
             continue
         name = " ".join(filter(None, (offer.provider, offer.region, offer.gpu)))
         cost = offer.per_hour * work.boards * row.time_s / 3600.0
-        how = f"{row.how}; {offer.per_hour:g} per board and hour, {offer.date}"
+        grid = f"; {offer.zone} {YEARLY}" if offer.zone and offer.intensity is not None else ""
+        how = f"{row.how}; {offer.per_hour:g} per board and hour, {offer.date}{grid}"
         found.append(row._replace(name=name, here=False, gco2_g=_times(row.kwh, offer.intensity), how=how, cost=cost))
     return sorted(found, key=lambda row: row.cost or 0.0)
+
+
+def by_yearly_mean(own: Elsewhere, zone: str | None, offers: Iterable[Rented]) -> Elsewhere:
+    """The job's own row as the rented ones count: by the yearly mean of its zone, where an offer's grid is the same."""
+    mean = next((offer.intensity for offer in offers if zone and offer.zone == zone), None)
+    return own._replace(gco2_g=_times(own.kwh, mean), how=own.how if mean is None else f"{own.how}; {zone} {YEARLY}")
 
 
 def on_boards(
@@ -291,7 +304,7 @@ def throughputs() -> list[Throughput]:
 
 def cloud_prices() -> list[Rented]:
     """Dated example prices of boards to rent, with the yearly mean of their region's grid where it is known."""
-    columns = ("provider", "region", "gpu", "usd_per_gpu_hour", "date", "gco2_per_kwh")
+    columns = ("provider", "region", "gpu", "usd_per_gpu_hour", "date", "operational_gco2_per_kwh", "zone")
     return [offer._replace(date=f"USD, {offer.date}") for offer in _table("cloud-prices.csv", Rented, *columns)]
 
 

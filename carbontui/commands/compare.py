@@ -211,7 +211,7 @@ def _compared(job: str | None, asked: dict[str, Any], every: list[BoardSpec]) ->
         without = f"no published figure for {asked['task']} in {asked['precision']} on {here.short}"
         click.echo(f"carbontui: {without}: using the rule of thumb", err=True)
     rows = comparing.on_boards(work, here, every, precision=asked["precision"], values=told, measured=measured)
-    return _clouds(work, rows, offers) if by_cloud else _boards(rows)
+    return _clouds(work, rows, offers, run.options.zone) if by_cloud else _boards(rows)
 
 
 def _boards(rows: list[Elsewhere]) -> Comparison:
@@ -220,16 +220,19 @@ def _boards(rows: list[Elsewhere]) -> Comparison:
     return Comparison(rows, own, speeds=True, said=(best,) if own is not None and rows[0] == own else ())
 
 
-def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented]) -> Comparison:
-    own = next((row for row in rows if row.here), None)
+def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented], zone: str | None) -> Comparison:
+    own = next((comparing.by_yearly_mean(row, zone, offers) for row in rows if row.here), None)
     rented = comparing.rented(work, rows, offers)
     if not rented:
         raise Failure("no offered board has a known speed and enough memory for this work", 3)
     said = [
-        "on-demand example prices are out of date within weeks: ask the provider; regions by their grid's yearly mean",
+        "on-demand example prices are out of date within weeks: ask the provider",
+        f"CO2 of rented boards is by the {comparing.YEARLY} of their grid",
         "no open table lists spot prices; give yours: --cloud-price 'aws spot:H100 SXM5 80GB=3.9'",
     ]
-    if own is not None and own.gco2_g is not None:
+    if own is not None and own.gco2_g is None:
+        said.insert(0, f"here: {figures.kwh(own.kwh)}; no such yearly mean is known for {zone or 'its grid'}")
+    elif own is not None and own.gco2_g is not None:
         less = [row for row in rented if row.gco2_g is not None and row.gco2_g < own.gco2_g]
         staying = f"here: {figures.kwh(own.kwh)}, {figures.grams(own.gco2_g)}"
         said.insert(

@@ -227,8 +227,8 @@ ROWS = 8
 TITLE = "The same work in clouds"
 HEAD = ("where", "time", "energy", "CO2", "price (USD)", "how")
 CAVEAT = (
-    "Example prices are out of date within weeks; the CO2 is the yearly mean of a region's grid. Speeds of other boards"
-    " are a rule of thumb."
+    f"Example prices are out of date within weeks; the CO2 is by the {comparing.YEARLY} of a region's grid, also of the"
+    " job's own row. Speeds of other boards are a rule of thumb."
 )
 
 
@@ -241,11 +241,13 @@ def table(story: RunStory) -> ReportTable | None:
     except (ValueError, LookupError, IndexError):
         return None
     rows = comparing.on_boards(work, here, every, precision="fp16", values={})
-    rented = [row for row in comparing.rented(work, rows, comparing.cloud_prices()) if row.gco2_g is not None]
+    offers = comparing.cloud_prices()
+    rented = [row for row in comparing.rented(work, rows, offers) if row.gco2_g is not None]
     least: dict[str, comparing.Elsewhere] = {}
     for row in sorted(rented, key=lambda row: (row.gco2_g or 0.0, row.cost or 0.0)):
         least.setdefault(" ".join(row.name.split()[:2]), row)
-    own = [row._replace(name=f"here: {row.name}") for row in rows if row.here]
+    own = [comparing.by_yearly_mean(row, story.options.zone, offers) for row in rows if row.here]
+    own = [row._replace(name=f"here: {row.name}") for row in own]
     shown = [*own, *list(least.values())[:ROWS]]
     return ReportTable(TITLE, HEAD, [_cells(row) for row in shown]) if least else None
 

@@ -164,11 +164,16 @@ def test_rented_boards_cost_their_hours_and_emit_by_their_region():
     here = BoardSpec("A", "A", 40, 1000, 20, 300, 400)
     work = compare.Work(7200.0, 400.0, 50.0, 2, 300.0)
     rows = compare.on_boards(work, here, [here], precision="fp16", values={})
-    offers = [compare.Rented("x", "north", "A", 3.0, "2026", 20.0), compare.Rented("y", "", "A", 2.0, "as given", None),
+    offers = [compare.Rented("x", "north", "A", 3.0, "2026", 20.0, "NO"),
+              compare.Rented("y", "", "A", 2.0, "as given", None),
               compare.Rented("z", "", "C", 1.0, "2026", 1.0)]  # fmt: skip
     cheap, dear = compare.rented(work, rows, offers)
     assert (cheap.name, cheap.cost, cheap.gco2_g) == ("y A", 8.0, None)
     assert dear.cost == 12.0 and dear.gco2_g == pytest.approx(dear.kwh * 20.0)
+    assert "NO operational mean of 2024" in dear.how and "operational" not in cheap.how
+    own = compare.by_yearly_mean(rows[0], "NO", offers)
+    assert own.gco2_g == pytest.approx(own.kwh * 20.0), "one basis in a column, not the hour of the job's own account"
+    assert compare.by_yearly_mean(rows[0], "SE", offers).gco2_g is None
 
 
 def test_the_verb_knows_tasks_and_prices_and_refuses_what_it_does_not(tmp_path):
