@@ -65,12 +65,18 @@ def at_hours(work: Work, outlook: GridForecast, hours: Iterable[StartHour], now_
 
 
 def within_budgets(
-    work: Work, outlook: GridForecast, factors: Iterable[float], now_s: float, patience_pct: float = 0.0
+    work: Work,
+    outlook: GridForecast,
+    factors: Iterable[float],
+    now_s: float,
+    patience_pct: float = 0.0,
+    *,
+    caps: bool = True,
 ) -> list[Elsewhere]:
-    """The plan of the work, started now or later, within each multiple of its time at full speed. Levels are those
-    expected of any board from public measurements; without a board none is slower. Raises ProblemError where the
-    forecast is too short."""
-    board = assumed(work.boards_w or work.rest_w, caps=work.boards_w > 0, running=False)
+    """The plan of the work, started now or later, within each multiple of its time at full speed. With `caps`, those
+    expected of any board from public measurements; without a board none. Raises ProblemError where the forecast is too
+    short."""
+    board = assumed(work.boards_w or work.rest_w, caps=caps and work.boards_w > 0, running=False)
     job = replace(bounded(board, "given-back", host_w=work.boards_w and work.rest_w), patience_pct=patience_pct)
     found = []
     for factor in factors:

@@ -295,7 +295,7 @@ def _times(run: story.RunStory, work: Work, zone: str | None, settings: config.S
         best = "starting now is best: no hour in the table emits less"
     else:
         with refused("", ProblemError, code=3):
-            rows = other_plans.within_budgets(work, outlook, BUDGETS, now_s, run.options.patience)
+            rows = other_plans.within_budgets(work, outlook, BUDGETS, now_s, run.options.patience, caps=_caps(run))
         best = "more time saves nothing: the plan within 1x is the best"
     theirs = run.options.budget.replace(".0x", "x")
     own, said = next((row for row in rows if row.name == theirs), rows[0]), []
@@ -304,6 +304,15 @@ def _times(run: story.RunStory, work: Work, zone: str | None, settings: config.S
     if not hours:
         said.append("levels are from public measurements, not from your board: to measure it, carbontui calibrate")
     return Comparison(rows, own, said=tuple(said))
+
+
+def _caps(run: story.RunStory) -> bool:
+    """Whether its boards take caps: as they say where they are here, else assumed."""
+    from carbontui.assumed import here
+
+    own = {gpu.uuid for gpu in run.status.gpus}
+    found = [board for board in here.boards() if board.uuid in own]
+    return run.options.cap and (here.take_caps(found) if len(found) == len(own) else bool(own))
 
 
 def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float | None, now_s: float) -> GridForecast:

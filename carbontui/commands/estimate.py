@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from carbontui.job.life import launch
 from carbontui.job.terms import spec as job_spec
 from carbontui.system import streams
 from carbontui.text import account as account_words
-from carbontui.text import situation
+from carbontui.text import first_run, situation
 
 LONGEST_S = 90.0
 LEAST_S = 20.0
@@ -87,7 +88,7 @@ def estimate(
     if as_json:
         click.echo(talk.as_json(in_full(status)))
     else:
-        for line in trial_lines(status):
+        for line in (*trial_lines(status), *_offers(status, options)):
             click.echo(line)
     if status.estimate is None and status.per_1000_steps is None:
         raise Failure(why_none(status), 3)
@@ -96,6 +97,17 @@ def estimate(
     if tty and not yes and not as_json and click.confirm("Run it now as a job?", default=False):
         os.environ.pop(VARIABLE, None)
         ctx.invoke(run.run, command=command, grid_file=grid_file, steps=steps, **given)
+
+
+def _offers(status: protocol.Status, options: job_spec.Options) -> Iterator[str]:
+    """What each budget would give the whole run on this machine, where its length and zone are known."""
+    from carbontui.assumed.here import gives, of_this_machine
+
+    if status.estimate is None or not options.zone:
+        return
+    job, _ = of_this_machine(run_values.settings_for().settings)
+    work_s = status.estimate.work_s
+    yield from first_run.offers(options.zone, work_s, gives(job, options.zone, work_s, time.time()), known=True)
 
 
 def in_full(status: protocol.Status) -> dict[str, Any]:

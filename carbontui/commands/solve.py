@@ -45,8 +45,6 @@ LONGEST_S = 60 * 86400.0
 MARGINAL_AHEAD_S = 4 * 86400.0
 BAR = 12
 """Characters of the most CO2 in a table."""
-DEFAULT_FULL_W = 300.0
-"""Board watts at full speed where none are given; an assumption, named as such in the output."""
 
 
 @click.command()
@@ -65,7 +63,7 @@ DEFAULT_FULL_W = 300.0
 @click.option("--work", help="Work at full speed, like 8h.")
 @click.option("--budget", default="2x", show_default=True, help='How long it may take: 1.8x, 18h or "fri 09:00".')
 @click.option("--start", help="When it starts: 2020-04-12 06:00, tomorrow 9 (default: now, or the file's first slot).")
-@click.option("--watts", type=WithUnit(units.parse_watts), default=DEFAULT_FULL_W, show_default=True, help="At full.")
+@click.option("--watts", type=WithUnit(units.parse_watts), help="At full speed, with caps (default: the GPUs here).")
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
 @assumptions
 @click.option("--idle-limit", help="The longest stillness on held boards, like 30m.")
@@ -135,21 +133,25 @@ def _of_file(asked: dict[str, Any], path: str) -> Solved:
 def _of_work(asked: dict[str, Any]) -> Solved:
     """The plan of work that does not exist yet. Raises OSError, ValueError or Failure."""
     from carbontui.assumed import other_plans
+    from carbontui.assumed.here import of_this_machine
     from carbontui.assumed.job import Grid, planned, stated
 
     weight = _weight(asked["weight"])
     if not asked["work"] or not (asked["zone"] or asked["grid_file"]):
         raise Failure("nothing to plan: give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
-    levels = f"levels of {asked['levels_file']}"
     counts = {name: asked[name] for name in ("host_w", "idle_w", "embodied")}
-    job = stated(asked["levels_file"], asked["watts"], asked["boundary"], caps=True, **counts)
-    speeds = f"speeds under caps of public measurements, {asked['watts']:.0f} W at full speed"
+    settings = settings_for(patience=asked["patience"]).settings
+    if asked["levels_file"] or asked["watts"]:
+        job = stated(asked["levels_file"], asked["watts"] or 0.0, asked["boundary"], caps=True, **counts)
+        stated_w = f"{asked['watts'] or 0:.0f} W at full speed, caps at speeds of public measurements"
+        basis = f"levels of {asked['levels_file']}" if asked["levels_file"] else stated_w
+    else:
+        job, basis = of_this_machine(settings, boundary=asked["boundary"], **counts)
     begin_s = units.parse_moment(asked["start"], time.time()) if asked["start"] else None
     grid = _grid_of(asked["zone"], asked["grid_file"], asked["signal"], begin_s)
     start_s = begin_s if begin_s is not None else grid.start_s if isinstance(grid, Grid) else time.time()
     work_s, deadline_s = _budgeted(asked["work"], asked["budget"], start_s)
-    patience_pct = settings_for(patience=asked["patience"]).settings.patience
-    job = replace(job, patience_pct=patience_pct)
+    job = replace(job, patience_pct=settings.patience)
     if asked["price_file"]:
         until_s = max(deadline_s, start_s + 2 * work_s)  # work that does not fit goes on after the deadline
         prices, _ = tariff.prices(asked["price_file"], start_s, until_s)
@@ -161,8 +163,7 @@ def _of_work(asked: dict[str, Any]) -> Solved:
     beside = None
     if asked["signal"] == "marginal" and asked["zone"] and not plan.late_s:
         beside = other_plans.beside_average(problem, plan, start_s, zones.key_of(asked["zone"]), grid.source)
-    about = f"{grid.source}; {levels if asked['levels_file'] else speeds}"
-    return Solved(problem, plan, start_s, about, patience_pct, beside)
+    return Solved(problem, plan, start_s, f"{grid.source}; {basis}", settings.patience, beside)
 
 
 def _grid_of(

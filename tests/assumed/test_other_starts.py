@@ -6,8 +6,8 @@ import pytest
 
 from carbontui.account.compare import Work
 from carbontui.assumed import other_plans
+from carbontui.assumed.here import of_boards
 from carbontui.assumed.other_plans import StartHour
-from carbontui.commands.support.asking import this_machines
 from carbontui.grid.types import GridForecast
 from carbontui.plan.problem import ProblemError
 from carbontui.power.messages import Capability, Reading
@@ -89,6 +89,6 @@ def test_what_a_budget_would_give_is_asked_of_the_boards_that_are_here(support, 
         Reading(index=k, uuid=f"GPU-{k}", name="board", limit_found_w=250.0, caps={"limit": Capability(one)})
         for k, one in enumerate(support)
     ]
-    levels = this_machines(boards, None, may_cap=may_cap).shape.levels
+    levels = of_boards(boards, None, may_cap=may_cap)[0].shape.levels
     assert any("cap" in level.name for level in levels) is caps
     assert max(level.power_w for level in levels) == (250.0 * len(boards) or 65.0)

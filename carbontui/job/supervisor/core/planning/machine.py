@@ -52,7 +52,7 @@ def machine(state: JobState, inputs: Inputs) -> problem.Machine:
         boundary=spec.boundary,
         gives_back=spec.gives_back,
         pue=spec.pue,
-        caps=caps(state) + _asked_cap(state),
+        caps=(caps(state) or _expected_caps(state, inputs, full)) + _asked_cap(state),
         # in a replay one period of a duty cycle would be an hour
         can_duty=state.progress.step > 0 and not state.caps_hold and not state.clock.replay,
         pause_s=min(PAUSE_PLAN_MAX_S, (known.pause_s.value or problem.DEFAULT_PAUSE_S / speed) * speed),
@@ -104,6 +104,22 @@ def caps(state: JobState) -> tuple[problem.PowerCap, ...]:
         problem.PowerCap(point.cap_w, point.power_w, point.speed)
         for point in state.curve.levels
         if point.kind == "cap" and point.cap_w is not None
+    )
+
+
+def _expected_caps(state: JobState, inputs: Inputs, full_w: float) -> tuple[problem.PowerCap, ...]:
+    """While a start waits, the caps that other trainings have: without them it would wait for hours that caps need.
+    Once it runs, caps wait until its steps show what they do to its speed."""
+    boards = inputs.devices
+    if inputs.child.state != "waiting" or state.curve is not None or not state.caps_hold or state.clock.replay:
+        return ()
+    if not boards or any(board.simulated or board.foreign_pids or board.mig for board in boards):
+        return ()
+    least_w = max(board.limit_min_w or 0.0 for board in boards)
+    return tuple(
+        problem.PowerCap(cap_w, watts * full_w, speed, assumed=True)
+        for share, watts, speed in ASSUMED_CAPS[:-1]
+        if (cap_w := round(share * full_w / len(boards))) >= least_w
     )
 
 
