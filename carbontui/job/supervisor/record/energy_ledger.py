@@ -23,7 +23,7 @@ from carbontui.power.messages import Sample
 from carbontui.system import untrusted
 
 FILE = "first-count.json"
-AVERAGE_S = 1.0
+AVERAGE_S, UNREAD_S = 1.0, 15.0
 NEAR_S = 60.0
 """A count older than this is from another start or a slow driver: its interval would be a guess."""
 
@@ -57,9 +57,17 @@ class FirstCounts:
                 counted = {"energy_uj": row.energy_mj * 1000, "power_w": None}
                 return msgspec.structs.replace(sample, mono_s=row.mono_s, wall_s=row.wall_s, **counted)
         elif sample.kind == "avg1s" and sample.wall_s - self._created_s >= AVERAGE_S:
-            earlier = {"mono_s": sample.mono_s - AVERAGE_S, "wall_s": sample.wall_s - AVERAGE_S}
-            return msgspec.structs.replace(sample, energy_uj=None, **earlier)
+            return self._earlier(sample, AVERAGE_S)
         return None
+
+    def unread(self, first: Sample) -> Sample | None:
+        """As if a board without a counter had drawn what it first drew since the job's creation; None after long."""
+        since_s = first.wall_s - self._created_s
+        return self._earlier(first, since_s) if first.energy_uj is None and 0 < since_s < UNREAD_S else None
+
+    def _earlier(self, sample: Sample, by_s: float) -> Sample:
+        earlier = {"mono_s": sample.mono_s - by_s, "wall_s": sample.wall_s - by_s}
+        return msgspec.structs.replace(sample, energy_uj=None, **earlier)
 
 
 ROW_WALL_S = 10.0
