@@ -173,9 +173,8 @@ def idle_w(state: JobState, inputs: Inputs) -> dict[str, float]:
     simulated, found = state.spec.simulated, {}
     otherwise = simulated.idle_w if simulated else min(problem.DEFAULT_IDLE_W, _guessed_full_w(inputs) / 6)
     for one in inputs.devices:
-        of_model = None if simulated else board(one.name)
-        seen_w = state.measured.idle_w.get(one.uuid, measured.NO_MEAN).value
-        watts = seen_w or (of_model and of_model.idle_w) or otherwise
+        model, seen_w = board(one.name), state.measured.idle_w.get(one.uuid, measured.NO_MEAN).value
+        watts = seen_w or (model and not simulated and model.idle_w) or otherwise
         found[one.uuid] = watts * (1.0 if one.share is None else one.share)
     return found
 
