@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from importlib import resources
 from typing import Literal, NamedTuple, TypeVar
 
@@ -93,6 +94,8 @@ class BoardSpec(NamedTuple):
     fp32_tflops: float
     fp16_tflops: float | None
     tdp_w: float
+    idle_w: float | None = None
+    """Without any process on it."""
 
 
 class Used(NamedTuple):
@@ -284,7 +287,7 @@ def _table(name: str, kind: type[T], *columns: str) -> list[T]:
 
 def boards() -> list[BoardSpec]:
     """The published figures that ship with carbontui."""
-    figures = ("memory_gb", "bandwidth_gbs", "fp32_tflops", "fp16_tflops", "tdp_w")
+    figures = ("memory_gb", "bandwidth_gbs", "fp32_tflops", "fp16_tflops", "tdp_w", "idle_w")
     return _table("gpus.csv", BoardSpec, "device_name", "short_name", *figures)
 
 
@@ -308,6 +311,7 @@ def cloud_prices() -> list[Rented]:
     return [offer._replace(date=f"USD, {offer.date}") for offer in _table("cloud-prices.csv", Rented, *columns)]
 
 
+@lru_cache(maxsize=64)
 def board(name: str) -> BoardSpec | None:
     """The board with this driver name or short name."""
     return known(name, boards())

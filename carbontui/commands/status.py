@@ -91,8 +91,7 @@ def _used(status: protocol.Status, means: str, live: bool) -> Rows:
     """The account, and what is expected of it."""
     unmetered, so_far = account_words.unmetered(status), " so far" if live else ""
     covered = f", metered {metered}" if (metered := account_words.metered(status)) else ""
-    used = account_words.energy(status.energy_wall_kwh, status.account)
-    energy = f"{used}{covered}{_how(status, 'energy_wall_kwh')}"
+    energy = f"{account_words.drawn(status)}{covered}{_how(status, 'energy_wall_kwh')}"
     yield "energy", figures.NOT_METERED if unmetered else energy
     if status.boundary is not None and status.boundary.counted:
         yield "counted", f"{status.boundary.counted} [{status.boundary.kind}: {status.boundary.why}]"

@@ -58,7 +58,7 @@ def leave(code: int, directory: Path) -> NoReturn:
 
 
 class Narration:
-    """Our own lines on stderr: three at most, the last of them kept for the end; none if `quiet`."""
+    """Our own lines on stderr: those of the start and two more at most, the last kept for the end; none if `quiet`."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._left = 0 if quiet else LINES_MOST
@@ -76,6 +76,10 @@ class Narration:
         """All that is to be said at this moment, in one line."""
         if said := "; ".join(filter(None, texts)):
             self.line(said)
+
+    def start(self, *texts: str) -> None:
+        """The lines of the start."""
+        self.line("\ncarbontui: ".join(filter(None, texts)))
 
     def news(self, text: str) -> None:
         """Something has happened meanwhile: a line if one is left besides the last."""

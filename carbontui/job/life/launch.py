@@ -57,8 +57,6 @@ def terms(settings: Settings, environment: Mapping[str, str], *, resubmit: bool,
         kind = "held" if scheduler or provider or settings.gpu_price else "always-on"
         why = "slurm" if "SLURM_JOB_ID" in environment else "kubernetes" if scheduler else ""
         why = why or ("cloud" if provider else "rented" if settings.gpu_price else "workstation")
-        if why == "workstation" and settings.host_w:
-            kind, why = "given-back", "host"  # who gives its watts wants them counted
     pue, pue_why = settings.pue, ""
     if pue is None:
         own = kind == "always-on" or not (scheduler or provider)

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from carbontui import units
 from carbontui.account.boundary import Embodied
 from carbontui.account.boundary import embodied as making
+from carbontui.account.compare import board
 from carbontui.job.supervisor.core.planning import problem
 from carbontui.job.supervisor.core.state import measured
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -27,6 +28,7 @@ def machine(state: JobState, inputs: Inputs) -> problem.Machine:
     full, full_measured = _full_w(state, uuids, guess)
     parked, parked_measured = measured.total_w(known, "parked", uuids, min(problem.DEFAULT_PARKED_W, guess / 3))
     idle = math.fsum(idle_w(state, inputs).values())
+    parked = parked if parked_measured else max(parked, idle)
     rest = known.rest_w.value or 0.0
     rest_idle = known.rest_idle_w.value or inputs.readings.host.idle_w or 0.0
     rest_parked = rest if known.rest_parked_w.value is None else known.rest_parked_w.value
@@ -182,14 +184,15 @@ def embodied(state: JobState, inputs: Inputs) -> Embodied | None:
 
 
 def idle_w(state: JobState, inputs: Inputs) -> dict[str, float]:
-    """The job's part of the watts that each of its boards draws without any process: measured, else a default."""
-    simulated = state.spec.simulated
+    """The job's part of the watts that each of its boards draws without any process: measured, else those of its model,
+    else a default."""
+    simulated, found = state.spec.simulated, {}
     otherwise = simulated.idle_w if simulated else min(problem.DEFAULT_IDLE_W, _guessed_full_w(inputs) / 6)
-    known = state.measured.idle_w
-    return {
-        one.uuid: (known.get(one.uuid, measured.NO_MEAN).value or otherwise) * (1.0 if one.share is None else one.share)
-        for one in inputs.devices
-    }
+    for one in inputs.devices:
+        model, seen_w = board(one.name), state.measured.idle_w.get(one.uuid, measured.NO_MEAN).value
+        watts = seen_w or (model and not simulated and model.idle_w) or otherwise
+        found[one.uuid] = watts * (1.0 if one.share is None else one.share)
+    return found
 
 
 def idle_total_w(state: JobState, inputs: Inputs) -> float:
