@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from carbontui import protocol, units
+from carbontui.tui.model import state_text
 from carbontui.tui.model.view_state import PastLevels, ViewState
 from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, Span
@@ -55,11 +56,14 @@ def planned(plan: protocol.PlanView | None, view: TimeScale, now_s: float) -> li
 
 
 DAY_BACK_S, DAY_S = 6 * 3600.0, 24 * 3600.0
-_SHAPES: dict[str, tuple[str, str]] = {
-    "full": (palette.BAR[8], "running"),
-    "cap": (palette.DENSE, "capped"),
-    "duty": (palette.DENSE, "capped"),
-}
+FILL = {"running": palette.BAR[8], "capped": palette.DENSE}
+"""What fills a column below its edge: a level shows by its shape as well."""
+
+
+def shape(kind: protocol.LevelKind | None) -> tuple[str, str]:
+    """What stands for a level in one cell, and its ink."""
+    ink = state_text.KIND_STYLE[kind] if kind else "text"
+    return (FILL.get(ink, palette.HATCH), ink if ink in FILL else "hatch") if kind else (" ", ink)
 
 
 def day(now_s: float, columns: int) -> TimeScale:
@@ -79,9 +83,7 @@ def strip(view_state: ViewState, past: PastLevels | None, columns: int) -> CellR
         kind = level.kind if level is not None and x > now else None
         if x <= now and begun and view.time(x + 1) > since_s:
             kind = level_in_force(view_state, past, min(view.time(x) + view.span_s / 2, now_s))
-        shape, ink = _SHAPES.get(kind, (palette.HATCH, "paused")) if kind else (" ", "text")
-        if x == now:
-            row.append((palette.NOW, f"now/{ink}" if kind == "full" else "now"))
-        else:
-            row.append((shape, f"{ink}-soft" if kind and x > now else ink))
+        char, ink = shape(kind)
+        char, ink = (palette.NOW, f"now/{ink}" if kind == "full" else "now") if x == now else (char, ink)
+        row.append((char, f"{ink}-soft" if x > now and ink in FILL else ink))
     return row

@@ -17,8 +17,6 @@ from carbontui.tui.widgets.cells import CellRow, Cells, Span
 from carbontui.tui.widgets.scale import bars
 from carbontui.tui.widgets.timeline import axis
 
-MESSAGE_LEAST = 15
-"""With room for fewer cells than this, a row's message is not shown."""
 MARKED = 4
 """Cells of the marks before a row."""
 NAME_LEAST, STATE_CELLS, BAR_CELLS, SPARK_CELLS = 10, 9, 5, 6
@@ -103,11 +101,6 @@ def _memory(job: ListedJob, now_s: float) -> Span:
     return f"{sum(used) / 2**30:.0f} GiB" if used else "", _ink(job)
 
 
-def _busy(job: ListedJob, now_s: float) -> Span:
-    busy = [gpu.util for gpu in job.status.gpus if job.live and gpu.util is not None]
-    return figures.percent(sum(busy) / len(busy)) if busy else "", _ink(job)
-
-
 class TableColumn(NamedTuple):
     """`part` says what it shows of a job and in which ink. `order` is the sort order the column belongs to; it is shown
     from a table width of `least` up to `most`."""
@@ -130,7 +123,6 @@ class JobTable(Cells):
         TableColumn("GPU", 4, _gpus, 72, "", ROOMY - 1),
         TableColumn("GPU", 4, _gpus, WIDE),
         TableColumn("MEMORY", 9, _memory, ROOMY),
-        TableColumn("BUSY", 7, _busy, WIDE),
         TableColumn("WATTS", 9, _watts, 0, "watts"),
         TableColumn("DONE", 7, _done, 0, "done", 71),
         TableColumn("DONE", 7 + BAR_CELLS, _bar, 72, "done", ROOMY - 1),
@@ -155,31 +147,27 @@ class JobTable(Cells):
             return [[(f"  {empty}", "dim")]]
         columns = [column for column in self.COLUMNS if column.least <= width <= column.most]
         left = width - MARKED - sum(column.cells for column in columns)
-        hours = 0 if width < ROOMY else 48 if width >= WIDE + 30 else 24 if left >= 24 + NAME_LEAST else 12
-        days = levels.day(self.now_s, hours) if hours else None
-        left -= hours + 2 if hours else 0
-        title, named = self.names(left)
-        room = left - cell_len(title) - 2
-        has_messages = room >= MESSAGE_LEAST
+        hours = 0 if width < ROOMY else 24 if width < WIDE + 24 else 48
+        title, named = self.names(left - hours - 2 if hours else left)
         head: CellRow = [(" " * MARKED, "dim"), (title, "dim")]
-        head += [("  ", "dim"), *axis(days, days.column(self.now_s))[1:]] if days else []
+        if hours:
+            days = levels.day(self.now_s, hours)
+            head += [("  ", "dim"), *axis(days, days.column(self.now_s))[1:]]
         for column in columns:
             # the column the rows are sorted by is highlighted
             head.append((f"{column.title:>{column.cells}}", "strong" if column.order == listed.sort else "dim"))
-        rows = [[*head, ("  WHY" if has_messages else "", "dim")]]
+        rows = [head]
         for at in self.visible_rows(height - 1):
             row, pointed = listed.shown[at], at == listed.place
             mark = palette.POINT if row.id in listed.marked else palette.NOW if pointed else " "
             cells: CellRow = [(mark, "preview"), (f" {palette.STATES[row.state]} ", state_text.STATE_STYLE[row.state])]
             cells += named(row, pointed)
-            if days:
-                cells.append(("  ", "text"))
-                cells += levels.strip(row.view_state, row.past, hours) if row.view_state else [(" " * hours, "text")]
+            if hours:
+                strip = levels.strip(row.view_state, row.past, hours) if row.view_state else []
+                cells += [("  ", "text"), *(strip or [(" " * hours, "text")])]
             for column in columns:
                 text, ink = column.part(row, self.now_s)
                 cells.append((" " + cut(text or "–", column.cells - 1, right=True), ink if text else "dim"))
-            if has_messages:
-                cells.append((f"  {cut(row.why, room)}", "fault" if row.error else "dim"))
             rows.append(under_cursor(cells, width) if pointed else cells)
         return rows
 
@@ -197,9 +185,7 @@ class JobTable(Cells):
     def names(self, left: int) -> tuple[str, Callable[[ListedJob, bool], CellRow]]:
         label = self.listed.labels()
         longest = max(cell_len(label(job)) for job in self.listed.shown)
-        # the name first: the reason is also shown beneath the table, but a truncated name is useless
-        cells = min(longest + 1, left) if left - longest - 3 < MESSAGE_LEAST else longest + 1
-        cells = max(NAME_LEAST, cells) if left >= NAME_LEAST else max(1, left)
+        cells = max(NAME_LEAST, min(longest + 1, left)) if left >= NAME_LEAST else max(1, left)
 
         # the shape before the name says it, too; the word where there is room
         word = STATE_CELLS if left - cells >= STATE_CELLS else 0
