@@ -56,7 +56,7 @@ def test_what_people_read():
     assert figures.duration(3 * 3600 + 300) == "3 h 05"
     assert figures.grams(1239) == "1.24 kg"
     assert figures.grams(-0.004) == figures.signed(-0.004, figures.grams) == "< 0.01 g", "no minus before nothing"
-    assert figures.kwh(8e-9) == "< 0.01 Wh" and figures.grams(-0.0) == figures.change(0.0) == "0.00 g"
+    assert figures.kwh(8e-9) == "< 0.01 Wh" and figures.grams(-0.0) == figures.signed(0.0, figures.grams) == "0.00 g"
     assert figures.kwh(0.0351) == "35.1 Wh"
     assert figures.kwh(-0.0) == "0 Wh", "nothing is not less than nothing"
     assert figures.watts(None) == "–"

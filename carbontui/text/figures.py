@@ -161,11 +161,6 @@ def signed(value: float, form: Callable[[float], str]) -> str:
     return size if size in ("0.00 g", "< 0.01 g") else f"{'−' if value < 0 else '+'}{size}"
 
 
-def change(size_g: float) -> str:
-    """'+1.20 g', '−340 g'; without a sign where it rounds to zero."""
-    return signed(size_g, grams)
-
-
 def money(value: float, currency: str) -> str:
     """'1.24 EUR'; the currency is always named."""
     return f"{number(value, 2, ',')} {currency}"

@@ -40,9 +40,7 @@ class CarbonApp(App[str | None]):
     TITLE = "carbontui"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "quit", "leave", id="leave", show=False, priority=True, tooltip="Leave the screen"),
-        Binding(
-            "ctrl+z", "suspend_process", "suspend", id="suspend", show=False, priority=True, tooltip="To the shell"
-        ),
+        Binding("ctrl+z", "suspend_process", "shell", id="suspend", show=False, priority=True, tooltip="To the shell"),
     ]
 
     def __init__(self, first: Callable[[], Screen[str | None]], *, ascii: bool = False) -> None:

@@ -184,7 +184,7 @@ async def test_it_says_what_the_machine_does_and_opens_what_is_chosen(
         text = await shows(app, pilot, "2 live", " 71 246 / 250", "246 W", "enter open")
         assert "CUDA out of memory" in text and (" OWNER " in text) == (size[0] > 100)
         if size[0] > 100:  # what each job did and will do, and its loss
-            await shows(app, pilot, "▓▓▓▓│▓▓▓▓", " 1.195 █▄▃▂▁▁")
+            await shows(app, pilot, "▓▓│▓▓▓▓", " 1.195 █▄▃▂▁▁")
         # live, not a snapshot
         fakes[0].push(status=fakes[0].status(power_w=333.0))
         await shows(app, pilot, "333 W")

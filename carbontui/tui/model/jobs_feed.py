@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,8 +13,6 @@ from carbontui.tui.model.loglines import error_in
 from carbontui.tui.model.view_state import PastLevels, ViewState
 
 POLL_EVERY_S = 2.0
-PAST_S, PAST_BUCKETS = 7 * 3600.0, 84
-"""What the table shows of a job's past, asked for whenever its level has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,6 @@ class JobsFeed:
         self._poll, self._changed = observe, changed
         self._feeds: dict[str, tuple[JobFeed, asyncio.Task[None]]] = {}
         self._view_states: dict[str, ViewState] = {}
-        self._levels: dict[str, tuple[str | None, str]] = {}
         self._past: dict[str, PastLevels] = {}
         self._lost: set[str] = set()
         self._errors: dict[str, str] = {}
@@ -80,31 +76,21 @@ class JobsFeed:
         """A feed for every live job, none for the others."""
         for job in set(self._feeds) - set(live):
             self._feeds.pop(job)[1].cancel()
-            for known in (self._view_states, self._levels, self._past):
-                known.pop(job, None)
+            self._view_states.pop(job, None)
+            self._past.pop(job, None)
             self._lost.discard(job)
         for job in set(live) - set(self._feeds):
             feed = JobFeed(live[job].socket, self._receives(job), with_log=False)
             self._feeds[job] = feed, asyncio.create_task(feed.run(), name=f"feed of {job}")
 
-    async def _learn_past(self, job: str) -> None:
-        with contextlib.suppress(link.LinkError):
-            answer = await self.request(job, protocol.HistoryAsk(0, PAST_S, PAST_BUCKETS))
-            if isinstance(answer, protocol.HistoryAnswer) and any(answer.kind):
-                self._past[job] = PastLevels.of(answer)
-                self._changed()
-
     def _receives(self, job: str) -> Callable[[News], None]:
-        asking: set[asyncio.Task[None]] = set()
-
         def receive(news: News) -> None:
             if isinstance(news, ViewState):
                 self._view_states[job] = news
-                level = news.status.level, news.status.state
-                if self._levels.get(job) != level:
-                    self._levels[job] = level
-                    asking.add(task := asyncio.create_task(self._learn_past(job), name=f"past of {job}"))
-                    task.add_done_callback(asking.discard)
+                self._changed()
+            elif isinstance(news, PastLevels):
+                self._past[job] = news
+                self._changed()
                 self._changed()
             elif isinstance(news, Connection):
                 # reported only once it lasts: a supervisor that is being replaced is back within seconds

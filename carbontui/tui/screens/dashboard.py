@@ -146,7 +146,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             self._connected(Connection("over"))
             self.call_after_refresh(self.first_view)
             self.feed.read_over()
-            self.run_worker(self._learn_past(1.0), group="past")
+            self.run_worker(self._learn_past(), group="past")
             return
         self.query_one(StateBar).show(None, self.connection, 0.0)
         self.run_worker(self.feed.run(), name="feed", group="feed")
@@ -170,6 +170,9 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             self._receive(news)
         elif isinstance(news, Connection):
             self._connected(news)
+        elif isinstance(news, PastLevels):
+            self.past = news
+            self._show_charts()
         else:
             self._arrived_s = self._monotonic()
             self._show(replace(news, zoomed=self._zoomed) if self._zoomed else news)
@@ -220,7 +223,6 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         self._tell_elsewhere(before, view_state)
         if not self._covered:
             self._draw(view_state, anew=before is None or shape(before) != shape(view_state))
-        self._ask_past(view_state)
 
     def _tell_elsewhere(self, before: ViewState | None, view_state: ViewState) -> None:
         """Notify a user who is not watching by the terminal or a command."""
