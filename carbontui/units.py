@@ -205,6 +205,22 @@ def instant(text: str, now_s: float) -> str:
         return text.strip()
 
 
+def hours(text: str, now_s: float) -> str:
+    """Hours as the wire has them: '22:00-06:00' of the reader's time zone as two instants, 'daily ' before them where
+    it was; those that have begun began. Any other text as it is, for its reader to judge."""
+    said = text.strip()
+    lead = said[:6].lower() if said[:6].lower() == "daily " else ""
+    parts = re.split(r"\s*[-–]\s*", said[len(lead) :].strip())
+    try:
+        start_s = parse_moment(parts[0], now_s)
+        end_s = parse_moment("-".join(parts[1:]), max(now_s, start_s))
+    except ValueError:
+        return said
+    step_s = (7 if parts[0][:1].isalpha() else 1) * 86400.0
+    back_s = step_s if start_s - step_s <= now_s < end_s - step_s else 0.0
+    return f"{lead}{iso(start_s - back_s)}/{iso(end_s - back_s)}"
+
+
 def local_offset_s(epoch_s: float) -> float:
     """Seconds by which local time is ahead of UTC at that time."""
     offset = local(epoch_s).utcoffset()

@@ -55,7 +55,8 @@ def test_what_people_read():
     assert figures.duration(42) == "42 s"
     assert figures.duration(3 * 3600 + 300) == "3 h 05"
     assert figures.grams(1239) == "1.24 kg"
-    assert figures.grams(-0.004) == "0.00 g", "no minus before nothing"
+    assert figures.grams(-0.004) == figures.signed(-0.004, figures.grams) == "< 0.01 g", "no minus before nothing"
+    assert figures.kwh(8e-9) == "< 0.01 Wh" and figures.grams(-0.0) == figures.signed(0.0, figures.grams) == "0.00 g"
     assert figures.kwh(0.0351) == "35.1 Wh"
     assert figures.kwh(-0.0) == "0 Wh", "nothing is not less than nothing"
     assert figures.watts(None) == "–"
@@ -97,3 +98,19 @@ def test_a_count_is_read_as_people_write_it(text, count):
 def test_what_is_no_whole_number_is_refused_by_name(text):
     with pytest.raises(ValueError, match="whole number"):
         units.parse_count(text)
+
+
+def test_hours_are_those_of_who_types_them():
+    now_s = units.from_iso("2026-11-22T22:30:00Z")
+    begun = "2026-11-22T22:00:00.000Z/2026-11-23T06:00:00.000Z"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        read = [units.hours(text, now_s) for text in ("22:00-06:00", f" {begun}", "daily 22:00 – 6:00")]
+        patch.setenv("TZ", "Asia/Kathmandu")
+        time.tzset()
+        at = units.hours("fri 09:00-12:00", now_s)
+    time.tzset()
+    assert read == [begun, begun, f"daily {begun}"]
+    assert units.hours("now-18:00", now_s) == "now-18:00" and units.hours("22:00", now_s) == "22:00"
+    assert at == "2026-11-27T03:15:00.000Z/2026-11-27T06:15:00.000Z"

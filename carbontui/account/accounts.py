@@ -248,7 +248,8 @@ class Revision(NamedTuple):
     def words(self) -> str:
         """'312 → 298 g/kWh over 2 h 00 by Energy-Charts: −1.20 g'."""
         values = f"{self.before_g_per_kwh:.0f} → {self.after_g_per_kwh:.0f} g/kWh"
-        return f"{values} over {figures.duration(self.seconds)} by {self.source}: {figures.change(self.gco2_g)}"
+        change = figures.signed(self.gco2_g, figures.grams)
+        return f"{values} over {figures.duration(self.seconds)} by {self.source}: {change}"
 
 
 def revision(

@@ -49,9 +49,10 @@ def until(for_text: str | None, until_text: str | None) -> dict[str, Any]:
 def command(job: str | None, verb: protocol.Verb, args: dict[str, Any]) -> None:
     """Send one command; prints the answer. Raises Failure with the supervisor's reason and exit code when refused."""
     found = talk.find(job)
-    for name in {"until", "budget"} & args.keys():
+    for name in {"until", "budget", "hours"} & args.keys():
         # in our time zone and by the job's clock
-        args[name] = units.instant(args[name], units.from_iso(talk.live_status(found).measured_at))
+        read = units.hours if name == "hours" else units.instant
+        args[name] = read(args[name], units.from_iso(talk.live_status(found).measured_at))
     click.echo(talk.answer_text(talk.order(found, verb, args)))
 
 
@@ -222,7 +223,8 @@ def wait_gone(job: store.Job) -> None:
 def price(job: store.Job, hours: str) -> str:
     """'22:00 to Mon 06:00: CO2 +38 g, finish +2 h 10'. Raises Failure where the hours cannot be read."""
     snap = talk.snap(job)
-    found = talk.ask(job, protocol.Preview(1, forbid=hours), protocol.Previewed)
+    meant = units.hours(hours, units.from_iso(snap.series.now))
+    found = talk.ask(job, protocol.Preview(1, forbid=meant), protocol.Previewed)
     if found.error and found.plan is None:
         known = snap.plan is not None
         # without a plan the hours still apply; only their cost is unknown

@@ -95,7 +95,7 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         found.append(Figure("embodied", f"{form.grams(made.grams)} CO2", rests))
     if story.revisions:
         by_source = f"by the source, {times(len(story.revisions))}: {story.revisions[-1]}"
-        found.append(Figure("revised", form.change(story.revised_g), by_source))
+        found.append(Figure("revised", form.signed(story.revised_g, form.grams), by_source))
     if known := sources.age(status.intensity, units.from_iso(status.ended_at)):
         found.append(Figure("grid known", known, "as of its end" if status.exit else ""))
     if status.forecast_errors:

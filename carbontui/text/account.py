@@ -153,7 +153,7 @@ def worth(grams: float) -> bool:
 def with_band(grams: float, half: float | None) -> str:
     """'+12.3 g ± 0.4 g'; without a band where none is known, or where it would round to nothing."""
     band = "" if half is None or not worth(half) else f" ± {figures.grams(half)}"
-    return f"{figures.change(grams)}{band}"
+    return f"{figures.signed(grams, figures.grams)}{band}"
 
 
 def unmetered(status: protocol.Status) -> bool:

@@ -123,9 +123,11 @@ def watts(watts: float | None) -> str:
 
 
 def kwh(kwh: float | None) -> str:
-    """'0.412 Wh', '35.1 Wh', '1.24 kWh'."""
+    """'0.412 Wh', '35.1 Wh', '1.24 kWh', '< 0.01 Wh' in the first seconds."""
     if kwh is None:
         return "–"
+    if 0.0 < abs(kwh) < 1e-5:
+        return "< 0.01 Wh"
     if abs(kwh) < 0.9995:
         return f"{kwh * 1000 + 0.0:.3g} Wh".replace("-", "−", 1)
     return f"{number(kwh, 2)} kWh" if abs(kwh) < 99.95 else f"{number(kwh, 0, ',')} kWh"
@@ -140,12 +142,12 @@ NOT_METERED = "nothing was metered: it ended too soon, or drew no more than the 
 
 
 def grams(grams: float | None) -> str:
-    """'0.52 g', '412 g', '1.24 kg', '3.10 t'."""
+    """'0.52 g', '412 g', '1.24 kg', '3.10 t', '< 0.01 g' in the first seconds."""
     if grams is None:
         return "–"
     size = abs(grams)
     if size < LEAST_G:
-        return "0.00 g"
+        return "< 0.01 g" if size else "0.00 g"
     if size < 9.995:
         return f"{number(grams, 2)} g"
     if size < 999.5:
@@ -154,13 +156,9 @@ def grams(grams: float | None) -> str:
 
 
 def signed(value: float, form: Callable[[float], str]) -> str:
-    """'−1.20 kg' or '+3 h 05': the sign beside the size in its unit."""
-    return f"{'−' if value < 0 else '+'}{form(abs(value))}"
-
-
-def change(size_g: float) -> str:
-    """'+1.20 g', '−340 g'; without a sign where it rounds to zero."""
-    return grams(0.0) if abs(size_g) < LEAST_G else signed(size_g, grams)
+    """'−1.20 kg' or '+3 h 05': the sign beside the size in its unit; without one where it rounds to zero in grams."""
+    size = form(abs(value))
+    return size if size in ("0.00 g", "< 0.01 g") else f"{'−' if value < 0 else '+'}{size}"
 
 
 def money(value: float, currency: str) -> str:

@@ -236,7 +236,7 @@ def difference(previewed: Previewed, currency: str | None) -> str:
     if same_course(previewed.plan, now.plan):
         return SAME_COURSE
     later_s = units.from_iso(previewed.finish) - units.from_iso(now.finish)
-    parts = [f"CO₂ {figures.change(previewed.gco2_g - now.gco2_g)}"]
+    parts = [f"CO₂ {figures.signed(previewed.gco2_g - now.gco2_g, figures.grams)}"]
     parts.append(f"finish {figures.signed(later_s, figures.duration)}")
     if currency is not None and previewed.cost is not None:
         parts.append(f"cost {figures.signed(previewed.cost - now.cost, lambda more: figures.money(more, currency))}")

@@ -52,6 +52,11 @@ def explanation(plan: PlanView, now_s: float | None = None, status: Status | Non
     def drawn(one: Statement) -> str:
         if gain_g and gain_g >= figures.LEAST_G and one.parts.get("unit") == "g" and "saved" in one.parts:
             one = Statement(one.code, {**one.parts, "saved": gain_g})
+        if status and status.finish_expected and (ahead_of := one.parts.get("stretches")):
+            # it ends when the headline says
+            *before, last = ahead_of
+            end_s = units.from_iso(status.finish_expected)
+            one = Statement(one.code, {**one.parts, "stretches": [*before, (*last[:2], end_s)]})
         return rendered(one, "", at_s)
 
     return " ".join(map(drawn, plan.said)) or plan.explanation

@@ -163,14 +163,15 @@ TABLE = (
     "import sys\n"
     "from pathlib import Path\n"
     "from carbontui import protocol, tui\n"
-    "from carbontui.tui.model.jobs_feed import Seen\n"
+    "from carbontui.tui.model.jobs_feed import JobsSnapshot\n"
     "from carbontui.tui.model.feed import Target\n"
     "import msgspec\n"
     "folder = Path(sys.argv[1])\n"
     "statuses = msgspec.json.decode((folder / 'jobs.json').read_bytes(), type=tuple[protocol.Status, ...])\n"
     f"hosts = {HOSTS!r}\n"
     "jobs = tuple(Target(s.job, s.name, folder / s.job, s, host=hosts[n % 3]) for n, s in enumerate(statuses))\n"
-    "seen = Seen((('gpu 0', 'H100 71 W of 700 W', True), ('grid', 'DE 324 gCO2/kWh', True)), jobs, 2100.0, 'DE 324')\n"
+    "facts = (('gpu 0', 'H100 71 W of 700 W', True), ('grid', 'DE 324 gCO2/kWh', True))\n"
+    "seen = JobsSnapshot(facts, jobs, 2100.0, 'DE 324')\n"
     "sys.exit(tui.jobs(lambda: seen))\n"
 )
 

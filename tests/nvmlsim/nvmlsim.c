@@ -36,7 +36,7 @@
 #include <unistd.h>
 
 enum { OK, UNINITIALIZED, INVALID, NOT_SUPPORTED, NO_PERMISSION, INSUFFICIENT = 7, NOT_LOADED = 9, TIMEOUT, LOST = 15 };
-enum { DEVICES = 8, REGIMES = 256, FAULTS = 16, PIDS = 8, GONE = 16, CLIENTS = 64 };
+enum { DEVICES = 16, REGIMES = 256, FAULTS = 16, PIDS = 8, GONE = 16, CLIENTS = 64 };
 static const unsigned long long GIB = 1ull << 30;
 
 typedef struct {           /* what holds from t0 on, until the next regime */

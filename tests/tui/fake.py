@@ -391,6 +391,7 @@ class FakeSupervisor:
         self.previews: list[p.Preview] = []
         self.rates_hz: list[float] = []
         self.result = p.Result(0, True, text="paused at step 1204")
+        self.preview_is_answered = True
         self.preview_error: str | None = None
         self.preview_plan: p.PlanView | None = None
         """It knows no question about slots and hours, and leaves such fields out."""
@@ -470,6 +471,8 @@ class FakeSupervisor:
         elif isinstance(message, p.Preview):
             self.previews.append(message)
             self.asked.set()
+            if not self.preview_is_answered:
+                return
             plan = self.preview_plan
             found = (plan.finish, plan.gco2_g, plan.cost, plan.kwh) if plan else (None, None, None, None)
             if (message.forbid or message.slot) and self.snap.plan and self.snap.frontier:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from acting import text_of
-from fake import NOW, FakeSupervisor, scene
+from fake import NOW, FakeSupervisor, past_levels, scene
 from house import until
 from msgspec import structs
 
@@ -146,6 +146,7 @@ async def table(
             status = structs.replace(scene("running").status, job=name, name=f"模型 {name}", power_w=246.0)
             snap = structs.replace(scene("running"), status=status)
             fakes.append(await stack.enter_async_context(FakeSupervisor(tmp_path / name, snap)))
+            fakes[-1].levels = past_levels()
             targets.append(Target(name, status.name, tmp_path / name, status))
         failed = structs.replace(scene("failed").status, job="cccccc", name="crash")
         answer = protocol.LogAnswer(0, 0, len(TRACE), len(TRACE), TRACE)
@@ -181,7 +182,9 @@ async def test_it_says_what_the_machine_does_and_opens_what_is_chosen(
 ) -> None:
     async with table(tmp_path, size, ascii) as (app, pilot, fakes):
         text = await shows(app, pilot, "2 live", " 71 246 / 250", "246 W", "enter open")
-        assert "CUDA out of memory" in text and (" NODE " in text) == (size[0] > 100)
+        assert "CUDA out of memory" in text and (" OWNER " in text) == (size[0] > 100)
+        if size[0] > 100:  # what each job did and will do, and its loss
+            await shows(app, pilot, "▓▓│▓▓▓▓", " 1.195 █▄▃▂▁▁")
         # live, not a snapshot
         fakes[0].push(status=fakes[0].status(power_w=333.0))
         await shows(app, pilot, "333 W")

@@ -20,13 +20,13 @@ from carbontui.commands import status as status_command
 from carbontui.text import figures, situation
 from carbontui.tui.model import budget, state_text
 from carbontui.tui.model.lists import JobList, ListedJob
-from carbontui.tui.model.view_state import ViewState, fold
+from carbontui.tui.model.view_state import PastLevels, ViewState, fold
 from carbontui.tui.plain import PlainNarrator
 from carbontui.tui.terminal.keys import until_args
 from carbontui.tui.widgets import boards
 from carbontui.tui.widgets.boards import WattRows
 from carbontui.tui.widgets.cells import fit
-from carbontui.tui.widgets.levels import PastLevels, level_in_force, planned
+from carbontui.tui.widgets.levels import level_in_force, planned
 from carbontui.tui.widgets.scale import TimeScale, hours, means, nice_top, window
 from carbontui.tui.widgets.tables import JobTable
 from carbontui.tui.widgets.timeline import with_scale

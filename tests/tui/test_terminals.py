@@ -68,6 +68,9 @@ class Terminal:
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self.master)
+        self.take(data)
+
+    def take(self, data: bytes) -> None:
         self.seen += data
         self._more.set()
 

@@ -32,14 +32,12 @@ SAME: dict[str, list[tuple[str, str]]] = {
     "parked": [("dashboard", r"parked (\d+ W)"), ("boards", r"parked (\d+ W)")],
     "CO2 at the end": [
         ("dashboard", r"at end +([\d.]+ kg) F"),
-        ("plan", r"now expected .* ([\d.]+ kg) in all"),
         ("table", r"charlm .* ([\d.]+ kg) F +−"),
     ],
     "saved": [("dashboard", r"plan −\d+ g, −(\d+) %"), ("table", r"charlm .*−(\d+) %")],
     "finish": [
         ("dashboard", r"ends (Thu \d\d:\d\d)"),
         ("dashboard", r"finish (Thu \d\d:\d\d)"),
-        ("plan", r"now expected +done (Thu \d\d:\d\d)"),
         ("table", r"charlm .*(Thu \d\d:\d\d)"),
     ],
     "progress": [("dashboard", r"(\d+) % of 14,400"), ("table", r"charlm .*? (\d+) % ")],

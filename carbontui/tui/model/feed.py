@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from carbontui import link, protocol
-from carbontui.tui.model.view_state import ViewState, fold
+from carbontui import link, protocol, units
+from carbontui.tui.model.view_state import PastLevels, ViewState, fold
 
 
 class BetterHost(NamedTuple):
@@ -62,6 +63,7 @@ LOG_BEGIN_B = 16 * 1024
 LOG_MOST_B = 64 * 1024
 """With more than this to read, the tail restarts at the end: a flood of output is not worth reading through."""
 
+PAST_BUCKETS = 240
 REPLAY_HZ = 4.0
 """At 1 Hz an hour of a replay may pass between two updates: the start and end of a pause must be visible."""
 
@@ -86,7 +88,7 @@ class LogPiece:
     err: bool = False
 
 
-News = ViewState | Connection | LogPiece
+News = ViewState | Connection | LogPiece | PastLevels
 
 
 class JobFeed:
@@ -114,6 +116,8 @@ class JobFeed:
         self._link: link.ViewerLink | None = None
         self.view_state: ViewState | None = None
         self.over = False
+        self._level: tuple[str | None, str] | None = None
+        self._learning: asyncio.Task[None] | None = None
 
     async def request(self, message: link.Request, timeout_s: float = link.ANSWER_TIMEOUT_S) -> link.Answer:
         """The supervisor's answer. Raises LinkError, NoSupervisor while not connected."""
@@ -188,6 +192,7 @@ class JobFeed:
                     await asyncio.wait({reading}, timeout=TOGETHER_S)
                 self.view_state = view_state
                 self._post(view_state)
+                self._ask_past(view_state)
                 if reading is not None and reading.done():
                     for piece in reading.result():
                         self._post(piece)
@@ -198,6 +203,20 @@ class JobFeed:
         finally:
             if reading is not None:
                 reading.cancel()
+
+    def _ask_past(self, view_state: ViewState) -> None:
+        """Request the levels that held: at the start and whenever the level has changed."""
+        status, begun = view_state.status, view_state.status.budget or view_state.series.watts
+        level, span_s = (status.level, status.state), view_state.now_s - units.from_iso(begun.start) if begun else 0.0
+        if level != self._level and span_s > 1.0 and not view_state.over:
+            self._level = level
+            self._learning = asyncio.create_task(self._learn_past(span_s), name="past levels")
+
+    async def _learn_past(self, span_s: float) -> None:
+        with contextlib.suppress(link.LinkError):
+            answer = await self.request(protocol.HistoryAsk(0, span_s, PAST_BUCKETS))
+            if isinstance(answer, protocol.HistoryAnswer) and any(answer.kind):
+                self._post(PastLevels.of(answer))
 
 
 def _reader(outputs: list[_Output]) -> asyncio.Task[list[LogPiece]] | None:

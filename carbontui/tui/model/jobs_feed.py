@@ -10,7 +10,7 @@ from carbontui import link, protocol
 from carbontui.tui.model.feed import Connection, JobFeed, News, Target
 from carbontui.tui.model.lists import ListedJob
 from carbontui.tui.model.loglines import error_in
-from carbontui.tui.model.view_state import ViewState
+from carbontui.tui.model.view_state import PastLevels, ViewState
 
 POLL_EVERY_S = 2.0
 
@@ -36,6 +36,7 @@ class JobsFeed:
         self._poll, self._changed = observe, changed
         self._feeds: dict[str, tuple[JobFeed, asyncio.Task[None]]] = {}
         self._view_states: dict[str, ViewState] = {}
+        self._past: dict[str, PastLevels] = {}
         self._lost: set[str] = set()
         self._errors: dict[str, str] = {}
         self.listing: JobsSnapshot | None = None
@@ -76,6 +77,7 @@ class JobsFeed:
         for job in set(self._feeds) - set(live):
             self._feeds.pop(job)[1].cancel()
             self._view_states.pop(job, None)
+            self._past.pop(job, None)
             self._lost.discard(job)
         for job in set(live) - set(self._feeds):
             feed = JobFeed(live[job].socket, self._receives(job), with_log=False)
@@ -85,6 +87,10 @@ class JobsFeed:
         def receive(news: News) -> None:
             if isinstance(news, ViewState):
                 self._view_states[job] = news
+                self._changed()
+            elif isinstance(news, PastLevels):
+                self._past[job] = news
+                self._changed()
                 self._changed()
             elif isinstance(news, Connection):
                 # reported only once it lasts: a supervisor that is being replaced is back within seconds
@@ -97,4 +103,5 @@ class JobsFeed:
         view_state = self._view_states.get(target.job)
         status = view_state.status if view_state is not None else target.status
         assert status is not None
-        return ListedJob(target, status, self._errors.get(target.job, ""), target.job in self._lost and not target.over)
+        lost, error = target.job in self._lost and not target.over, self._errors.get(target.job, "")
+        return ListedJob(target, status, error, lost, view_state, self._past.get(target.job))

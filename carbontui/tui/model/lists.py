@@ -15,6 +15,7 @@ from carbontui.text import account, situation
 from carbontui.text.forms import led
 from carbontui.tui.model import state_text
 from carbontui.tui.model.feed import Target
+from carbontui.tui.model.view_state import PastLevels, ViewState
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class ListedJob:
     error: str = ""
     lost_touch: bool = False
     """Its supervisor does not answer at the moment: the status is the last one received."""
+    view_state: ViewState | None = None
+    past: PastLevels | None = None
 
     @property
     def id(self) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, islice
 from operator import itemgetter
@@ -199,23 +198,11 @@ _BAR = re.compile(r"\|\s*([\d.]+[kMG]?)/([\d.]+[kMG]?)\s*\[")
 _SIZES = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 
-@dataclass(frozen=True, slots=True)
-class LogFigures:
-    """As last printed; None where nothing was."""
-
-    done: int | None = None
-    total: int | None = None
-
-
-def figures(lines: Iterable[str]) -> LogFigures:
-    """The newest of each; lines from the oldest on."""
-    done = total = None
-    for line in lines:
-        for match in _BAR.finditer(line):
-            a, b = _count(match[1]), _count(match[2])
-            if a is not None and b and a <= b:
-                done, total = a, b
-    return LogFigures(done, total)
+def bar(lines: Iterable[str]) -> tuple[int, int] | None:
+    """(done, total) of the newest bar; lines from the oldest on. None where there is none."""
+    counts = ((_count(match[1]), _count(match[2])) for line in lines for match in _BAR.finditer(line))
+    known = [(done, total) for done, total in counts if done is not None and total and done <= total]
+    return known[-1] if known else None
 
 
 def _count(text: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from msgspec import UNSET, structs
@@ -71,6 +72,24 @@ def _append(series: protocol.ChartSeries, tail: protocol.SeriesTail) -> protocol
         gpus[uuid] = gpus.get(uuid, ()) + columns
     joined = structs.replace(watts, total_w=watts.total_w[: tail.from_] + tail.total_w, gpus_w=gpus)
     return structs.replace(series, now=tail.now, watts=joined)
+
+
+@dataclass(frozen=True, slots=True)
+class PastLevels:
+    """Past levels: one kind (or None) per bucket of equal time."""
+
+    start_s: float
+    step_s: float
+    kinds: tuple[protocol.LevelKind | None, ...]
+
+    @classmethod
+    def of(cls, answer: protocol.HistoryAnswer) -> PastLevels:
+        return cls(units.from_iso(answer.watts.start), answer.watts.step_s, answer.kind)
+
+    def at(self, at_s: float) -> protocol.LevelKind | None:
+        """The kind of level then; a column that straddles the start of the record takes its first one."""
+        index = max(0, math.floor((at_s - self.start_s) / self.step_s))
+        return self.kinds[index] if index < len(self.kinds) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Key, ScreenResume, ScreenSuspend
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widgets import Static
 
 from carbontui import link, units
@@ -24,7 +25,7 @@ from carbontui.text import situation
 from carbontui.tui.model import notify, state_text
 from carbontui.tui.model.budget import BudgetChoice
 from carbontui.tui.model.feed import Connection, JobFeed, LogPiece, News, Target
-from carbontui.tui.model.view_state import Choice, ViewState, offline
+from carbontui.tui.model.view_state import Choice, PastLevels, ViewState, offline
 from carbontui.tui.screens.offers import OffersMove
 from carbontui.tui.screens.overruling import Overruling, PendingOverride
 from carbontui.tui.screens.pages import Arrived, OpensPages, PaintsOnce
@@ -35,7 +36,6 @@ from carbontui.tui.widgets.bottom import KeyLine, LogTail, PlanBrief, StatusLine
 from carbontui.tui.widgets.budget_slider import BudgetSlider
 from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.frontier_chart import FrontierChart
-from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.numbers import Numbers
 from carbontui.tui.widgets.state_bar import StateBar
 from carbontui.tui.widgets.timeline import PriceStrip
@@ -74,6 +74,7 @@ def boards_most(height: int) -> int:
 
 
 AGE_EVERY_S = 2.0
+CHARTS_PAUSE_S = 0.1
 PRINTED_ROWS = 20
 
 
@@ -109,6 +110,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         self.past: PastLevels | None = None
         self._overrides = PendingOverride(link.whoami())
         self._covered = self._zoomed = False
+        self._resting: Timer | None = None
         self._monotonic = monotonic
         self._arrived_s = monotonic()
 
@@ -144,7 +146,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             self._connected(Connection("over"))
             self.call_after_refresh(self.first_view)
             self.feed.read_over()
-            self.run_worker(self._learn_past(1.0), group="past")
+            self.run_worker(self._learn_past(), group="past")
             return
         self.query_one(StateBar).show(None, self.connection, 0.0)
         self.run_worker(self.feed.run(), name="feed", group="feed")
@@ -168,6 +170,9 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             self._receive(news)
         elif isinstance(news, Connection):
             self._connected(news)
+        elif isinstance(news, PastLevels):
+            self.past = news
+            self._show_charts()
         else:
             self._arrived_s = self._monotonic()
             self._show(replace(news, zoomed=self._zoomed) if self._zoomed else news)
@@ -218,7 +223,6 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         self._tell_elsewhere(before, view_state)
         if not self._covered:
             self._draw(view_state, anew=before is None or shape(before) != shape(view_state))
-        self._ask_past(view_state)
 
     def _tell_elsewhere(self, before: ViewState | None, view_state: ViewState) -> None:
         """Notify a user who is not watching by the terminal or a command."""
@@ -334,9 +338,11 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         view_state = self.view_state
         if view_state is None:
             return
-        # redraw what the user moves first, the charts in the next frame
+        # redraw what the user moves first, the charts once it rests: a held key would fill a slow line with them
         self.query_one(BudgetSlider).show_choice(view_state, self.choice)
-        self.call_after_refresh(self._show_charts)
+        if self._resting is not None:
+            self._resting.stop()
+        self._resting = self.set_timer(CHARTS_PAUSE_S, self._show_charts)
         self.refresh_bindings()
 
     def action_back(self) -> None:

@@ -14,8 +14,6 @@ from carbontui.tui.widgets.timeline import value_at
 
 CELLS_MOST, LABEL_CELLS = 42, 13
 """Columns of a row of values, and of its label."""
-WINDOW_S = 4 * 3600.0
-"""Length of the cleanest window that is searched for."""
 TITLE_MOST = 44
 """Cells of a source's title."""
 STATE_STYLE = {"answers": "running", "fallback": "dim", "not asked": "dim", "needs key": "dim"}
@@ -63,8 +61,6 @@ def _intensity_rows(view_state: ViewState, answer: protocol.GridAnswer | None, c
             when = f"{state_text.clock(begins, now_s)} to {state_text.clock(ends, now_s)}"
             rows.append([_label(label), (bars(values, cells, (0.0, top)), style_name)])
             rows.append([_label(""), (f"{when}: {_spread(values)}", "text")])
-    if cleanest := _cleanest(band, now_s):
-        rows.append([_label("cleanest"), (cleanest, "text")])
     if answer is not None and answer.moved:
         rows.append([_label("moved by"), (answer.moved, "text")])
     return rows
@@ -73,21 +69,6 @@ def _intensity_rows(view_state: ViewState, answer: protocol.GridAnswer | None, c
 def _spread(values: tuple[float | None, ...]) -> str:
     known = [value for value in values if value is not None]
     return f"{min(known):.0f} to {max(known):.0f}, mean {sum(known) / len(known):.0f} g/kWh"
-
-
-def _cleanest(band: protocol.Band, now_s: float) -> str:
-    """'Thu 12:00 to 16:00: 163 g/kWh': the cleanest hours in the forecast."""
-    slots, start = max(1, round(WINDOW_S / band.step_s)), units.from_iso(band.start)
-    found: tuple[float, int] | None = None
-    for first in range(band.realised, len(band.mean_g) - slots + 1):
-        values = [value for value in band.mean_g[first : first + slots] if value is not None]
-        if len(values) == slots and (found is None or sum(values) / slots < found[0]):
-            found = sum(values) / slots, first
-    if found is None:
-        return ""
-    at = start + found[1] * band.step_s
-    hours = figures.duration(slots * band.step_s)
-    return f"{hours} from {state_text.clock(at, now_s)} on: {found[0]:.0f} g/kWh expected"
 
 
 def _price_rows(view_state: ViewState) -> list[CellRow]:

@@ -48,15 +48,11 @@ class LogScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", id="log_up", show=False, tooltip="A line up"),
         Binding("down,j", "move(1)", "down", id="log_down", show=False, tooltip="A line down"),
-        Binding("pageup,b", "page(-1)", "page up", id="log_page_up", key_display="pgup", tooltip="A page up"),
-        Binding(
-            "pagedown,space", "page(1)", "page down", id="log_page_down", key_display="pgdn", tooltip="A page down"
-        ),
+        Binding("pageup,b", "page(-1)", "up", id="log_page_up", key_display="pgup", tooltip="A page up"),
+        Binding("pagedown,space", "page(1)", "down", id="log_page_down", key_display="pgdn", tooltip="A page down"),
         Binding("home,g", "first", "start", id="log_start", key_display="g", tooltip="The start of the file"),
         Binding("end,G,f", "last", "end", id="log_end", key_display="G", tooltip="The end, and follow it"),
-        Binding(
-            "slash", "search", "search", id="log_search", key_display="/", tooltip="Search the whole output for a word"
-        ),
+        Binding("slash", "search", "search", id="log_search", key_display="/", tooltip="Search all of the output"),
         Binding("n", "next(1)", "next", id="log_next", show=False, tooltip="The next match"),
         Binding("N", "next(-1)", "previous", id="log_previous", show=False, tooltip="The previous match"),
         Binding("exclamation_mark", "error", "first error", id="log_error", key_display="!", tooltip="The first error"),

@@ -14,10 +14,9 @@ from textual.screen import Screen
 from carbontui import link, protocol, units
 from carbontui.text.statements import rendered
 from carbontui.tui.model.feed import JobFeed, Target
-from carbontui.tui.model.view_state import ViewState
+from carbontui.tui.model.view_state import PastLevels, ViewState
 from carbontui.tui.terminal import keys
 from carbontui.tui.widgets.bottom import StatusLine
-from carbontui.tui.widgets.levels import PastLevels
 
 ANSWER_SHOWN_S = 10.0
 OVERRULES = frozenset({"pause", "boost", "cap", "resume"})

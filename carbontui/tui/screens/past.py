@@ -5,23 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from carbontui import link, protocol, units
+from carbontui import link, protocol
+from carbontui.tui.model.feed import PAST_BUCKETS
 from carbontui.tui.model.loglines import error_in
-from carbontui.tui.model.view_state import ViewState, offline
+from carbontui.tui.model.view_state import PastLevels, ViewState, offline
 from carbontui.tui.screens.overruling import JobPage
 from carbontui.tui.widgets.bottom import Summary
-from carbontui.tui.widgets.levels import PastLevels
 from carbontui.tui.widgets.state_bar import StateBar
-
-PAST_BUCKETS = 240
 
 
 class LearnsPast(JobPage):
     """Names what it needs of the dashboard besides."""
 
     _covered: bool
-    _asked_past: tuple[object, ...] | None = ()
-
     _show: Callable[[ViewState], None]
     _draw: Callable[..., None]
     _show_charts: Callable[[], None]
@@ -32,37 +28,23 @@ class LearnsPast(JobPage):
         if self.view_state is not None and self.view_state.status.state == "failed" and read is not None:
             self.query_one(StateBar).error = await asyncio.to_thread(error_in, read)
         if not self.target.over:
-            await self._learn_past(1.0)
+            await self._learn_past()
         if self.target.ending is not None:
             summary.added = await asyncio.to_thread(self.target.ending)
         if self.view_state is not None and not self._covered:
             self._draw(self.view_state, anew=True)
 
-    def _ask_past(self, view_state: ViewState) -> None:
-        """Request past levels: at the start and whenever the level has changed."""
-        status = view_state.status
-        key = (status.level, status.state)
-        if self._asked_past is None or key == self._asked_past or view_state.over:
-            return
-        self._asked_past = key
-        begun = status.budget or view_state.series.watts
-        span = view_state.now_s - units.from_iso(begun.start) if begun else 0.0
-        if span > 1.0:
-            self.run_worker(self._learn_past(span), group="past", exclusive=True)
-
-    async def _learn_past(self, span_s: float) -> None:
+    async def _learn_past(self) -> None:
+        """Of a job that is over: from its files."""
         try:
-            answer = await self.feed.request(protocol.HistoryAsk(0, span_s, PAST_BUCKETS))
+            answer = await self.feed.request(protocol.HistoryAsk(0, 1.0, PAST_BUCKETS))
         except link.RequestRefused as error:
             self.answer(str(error), ok=False)  # an empty past must not pass for a job that did nothing
             return
         except link.LinkError:
             return
         assert isinstance(answer, protocol.HistoryAnswer)
-        if any(answer.kind):
-            self.past = PastLevels.of(answer)
-        else:
-            self._asked_past = None  # this supervisor keeps no levels: do not ask again
+        self.past = PastLevels.of(answer) if any(answer.kind) else self.past
         if self.target.over and self.target.status is not None:
             self._show(offline(self.target.status, answer))
         self._show_charts()

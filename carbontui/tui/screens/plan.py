@@ -15,15 +15,15 @@ from carbontui import link, protocol, units
 from carbontui.text.plan import difference
 from carbontui.text.statements import rendered
 from carbontui.tui.model.feed import JobFeed
-from carbontui.tui.model.view_state import ViewState
+from carbontui.tui.model.view_state import PastLevels, ViewState
 from carbontui.tui.screens.overruling import Commands, PendingOverride
 from carbontui.tui.terminal import keys, palette
 from carbontui.tui.terminal.keys import answered
 from carbontui.tui.widgets import plan_text
 from carbontui.tui.widgets.bottom import KeyLine, StatusLine
-from carbontui.tui.widgets.cells import CellRow, Cells, folded
+from carbontui.tui.widgets.cells import CellRow, Cells, Scrolled, folded
 from carbontui.tui.widgets.forecast_chart import ForecastChart
-from carbontui.tui.widgets.levels import PastLevels, table
+from carbontui.tui.widgets.levels import table
 from carbontui.tui.widgets.scale import GUTTER, window
 
 ASK_PAUSE_S = 0.15
@@ -66,18 +66,12 @@ class SlotWords(Cells):
         return [line for row in self.rows for line in folded(row, width)[: max(1, height // 2)]]
 
 
-class Course(Cells):
-    """The stretches of the plan and the rows beneath them, of which a window is shown."""
-
-    rows: list[CellRow] = []
-    top = 0
+class Course(Scrolled):
+    """The stretches of the plan and the rows beneath them."""
 
     def draw(self, width: int, height: int) -> list[CellRow]:
-        lines = [line for row in self.rows for line in folded(row, width - 1)]
-        self.top = max(0, min(self.top, len(lines) - height + 1))
-        more = f"{self.top + 1}-{min(len(lines), self.top + height - 1)} of {len(lines)} · up and down"
-        right = more if len(lines) > height - 1 else ""
-        return [self.heading(width, "the plan", right), *lines[self.top : self.top + height - 1]]
+        shown, part = self.window(width - 1, height - 1)
+        return [self.heading(width, "the plan", part and f"{part} · up and down"), *shown]
 
 
 class PlanPage(Commands):
@@ -277,13 +271,11 @@ class PlanPage(Commands):
         course = self.query_one(Course)
         course.rows = plan_text.course_rows(view_state, course.content_size.width)
         course.rows += plan_text.hours_rows(view_state)
-        course.rows += plan_text.event_rows(self._events, view_state, whole=len(self._events) < EVENTS_MOST)
+        course.rows += plan_text.event_rows(self._events, view_state)
         course.redraw()
 
     def action_scroll(self, lines: int) -> None:
-        course = self.query_one(Course)
-        course.top = max(0, course.top + lines)
-        course.redraw()
+        self.query_one(Course).scroll(lines)
 
     # --- commands ---
 
@@ -304,12 +296,12 @@ class PlanPage(Commands):
 
         def typed(text: str) -> None:
             if text.strip():
-                self._ask_for(protocol.Preview(0, forbid=text))
+                self._ask_for(protocol.Preview(0, forbid=units.hours(text, self._view_state().now_s)))
             else:
                 self._changed()
 
         def answered(text: str) -> None:
-            self.send("forbid", {"hours": text.strip()})
+            self.send("forbid", {"hours": units.hours(text, self._view_state().now_s)})
             self._changed()
 
         hint = "22:00-06:00, fri 09:00-12:00 or daily 17:00-20:00; what they cost is shown above"

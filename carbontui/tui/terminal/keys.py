@@ -108,9 +108,7 @@ BINDINGS: list[BindingType] = [
     Binding("q", "detach", "detach", id="detach", tooltip="Leave the screen; the training goes on"),
     Binding("p", "send('pause')", "pause", id="pause", tooltip="Hold the training at its next step, until cleared"),
     Binding("P", "timed('pause')", "pause for", id="pause_for", show=False, tooltip="Pause for a time (asks how long)"),
-    Binding(
-        "b", "send('boost')", "boost", id="boost", tooltip="Run at full speed, whatever the plan says, until cleared"
-    ),
+    Binding("b", "send('boost')", "boost", id="boost", tooltip="Run at full speed, until cleared"),
     Binding("B", "timed('boost')", "boost for", id="boost_for", show=False, tooltip="Boost for a time (asks how long)"),
     Binding("r", "send('resume')", "resume", id="resume", tooltip="Resume the plan: clear the override"),
     Binding("c", "cap", "cap", id="cap", tooltip="Cap the watts of each GPU (asks how many)"),
@@ -120,9 +118,7 @@ BINDINGS: list[BindingType] = [
     Binding("shift+right", "budget(10)", "looser by ten", id="looser10", show=False, tooltip="Ten steps looser"),
     Binding("home", "budget(-10000)", "tightest budget", id="tightest", show=False, tooltip="The tightest budget"),
     Binding("end", "budget(10000)", "loosest budget", id="loosest", show=False, tooltip="The loosest budget"),
-    Binding(
-        "e", "type_budget", "type a budget", id="type_budget", show=False, tooltip="Type a budget: 18h, 1.8x, fri 09:00"
-    ),
+    Binding("e", "type_budget", "type it", id="type_budget", show=False, tooltip="Type a budget: 18h, 1.8x, fri 09:00"),
     Binding("enter", "commit", "commit", id="commit", tooltip="Make the budget shown the budget in force"),
     Binding("escape", "back", "back", id="back", show=False, tooltip="Return to the budget in force"),
     Binding("g", "guess", "guess", id="guess", show=False, tooltip="Plan with the guessed total"),
@@ -130,9 +126,7 @@ BINDINGS: list[BindingType] = [
     Binding("t", "table", "all jobs", id="table", tooltip="The table of all jobs of this machine"),
     Binding("w", "plan", "why", id="plan", tooltip="The plan: why each hour is as it is; hours that must not run"),
     Binding("i", "sources", "sources", id="sources", show=False, tooltip="Where each number comes from, all notices"),
-    Binding(
-        "d", "abilities", "doctor", id="abilities", show=False, tooltip="Boards, and what can be measured and done here"
-    ),
+    Binding("d", "abilities", "doctor", id="abilities", show=False, tooltip="Boards, what can be measured and done"),
     Binding("G", "grid", "grid", id="grid", show=False, tooltip="The grid: sources, history, price, forecast accuracy"),
     Binding("M", "move", "move", id="move", show=False, tooltip="Move it to the machine named below (asks first)"),
     Binding("S", "stop", "stop", id="stop", tooltip="Stop the training (asks first)"),

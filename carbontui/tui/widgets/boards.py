@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from carbontui import protocol
 from carbontui.text import figures, situation
@@ -62,7 +62,7 @@ class WattRows(ViewCells):
 
     def _board(self, status: protocol.Status, index: int, gpu: protocol.Gpu, width: int, top: float) -> CellRow:
         name = _short(gpu.name)
-        place = number(gpu, index)
+        place = number(gpu, index).rjust(len(str(len(status.gpus) - 1)))
         label = f" {place} {name:<12} " if width >= 56 else f" {place} "
         watts = "–" if gpu.power_w is None else f"{gpu.power_w:.0f}"
         limit = "–" if gpu.limit_w is None else f"{gpu.limit_w:.0f}"
@@ -89,12 +89,15 @@ class WattRows(ViewCells):
         if width < 4:
             return []
         drawn = gpu.power_w if gpu.own_w is None else gpu.own_w
-        filled = round((drawn or 0.0) / top * width)
-        cells: CellRow = [(palette.TRACK, style_name if x < filled else "faint") for x in range(width)]
+        filled, ticks = round((drawn or 0.0) / top * width), dict[int, str]()
         for watts, tick_ink in ((gpu.parked_w, "paused"), (gpu.limit_w, "capped")):
             if watts:
-                cells[min(width - 1, max(0, round(watts / top * width) - 1))] = (palette.TICK, tick_ink)
-        return cells
+                ticks[min(width - 1, max(0, round(watts / top * width) - 1))] = tick_ink
+        cuts = sorted({0, filled, width, *ticks, *(at + 1 for at in ticks)})
+        return [
+            (palette.TICK, ticks[a]) if a in ticks else (palette.TRACK * (b - a), style_name if a < filled else "faint")
+            for a, b in pairwise(cuts)
+        ]
 
     def _shared(self, gpus: tuple[protocol.Gpu, ...], width: int) -> CellRow:
         own = sum((gpu.power_w if gpu.own_w is None else gpu.own_w) or 0.0 for gpu in gpus)
@@ -203,7 +206,8 @@ def rows(gpus: Sequence[protocol.Gpu], watts: protocol.Watts | None, width: int)
         history = () if watts is None else watts.gpus_w.get(gpu.uuid, ())[-back:]
         limit = "–" if gpu.limit_w is None else f"{gpu.limit_w:.0f}"
         now = "–" if gpu.power_w is None else f"{gpu.power_w:.0f}"
-        row: CellRow = [(f"{number(gpu, place)} {model(gpu.name)}"[:15].ljust(16), "text")]
+        name = number(gpu, place).rjust(len(str(len(gpus) - 1)))
+        row: CellRow = [(f"{name} {model(gpu.name)}"[:15].ljust(16), "text")]
         row += [(f"{now:>5}", "strong"), (f" /{limit:>4}  ", "dim")]
         row.append((bars(history, past, (0.0, top)).ljust(past) if past else "", "running"))
         row.append((f"{_known(gpu.temp_c):>4}", "warning" if gpu is hot else "text"))

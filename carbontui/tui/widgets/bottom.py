@@ -133,7 +133,7 @@ class PlanBrief(ViewCells):
 
     def draw_view(self, view_state: ViewState, width: int, height: int) -> list[CellRow]:
         rows = [line for row in plan_text.course_rows(view_state, width) for line in folded(row, width)]
-        told = plan_text.event_rows(view_state.status.events, view_state, whole=False)
+        told = plan_text.event_rows(view_state.status.events, view_state)
         room = height - 1 - min(len(told), 5)
         return [self.heading(width, self.TITLE, "w: all of it"), *rows[:room], *told][:height]
 

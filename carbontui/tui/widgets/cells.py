@@ -134,6 +134,25 @@ class Cells(Widget):
         ]
 
 
+class Scrolled(Cells):
+    """Rows wrapped to the width, of which a window is shown from `top` on."""
+
+    rows: list[CellRow] = []
+    top = 0
+    most = 10_000
+
+    def window(self, width: int, height: int) -> tuple[list[CellRow], str]:
+        """The rows that fit, and '1-20 of 41' if those are not all."""
+        lines = [line for row in self.rows for line in folded(row, min(width, self.most))]
+        self.top = max(0, min(self.top, len(lines) - height))
+        shown = lines[self.top : self.top + height]
+        return shown, f"{self.top + 1}-{self.top + len(shown)} of {len(lines)}" if len(lines) > len(shown) else ""
+
+    def scroll(self, lines: int) -> None:
+        self.top = max(0, self.top + lines)
+        self.redraw()
+
+
 class ViewCells(Cells):
     """A drawing of the job: `show(view_state)`. Subclasses implement `draw_view`; before the first picture there is
     their heading alone."""

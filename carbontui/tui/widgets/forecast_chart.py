@@ -13,9 +13,9 @@ from carbontui.tui.model import state_text
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, StyleName, width_of
-from carbontui.tui.widgets.levels import level_in_force, planned, table
+from carbontui.tui.widgets.levels import FILL, level_in_force, planned, shape, table
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, eighths, means, nice_top, window
-from carbontui.tui.widgets.timeline import FILL, Column, TimeChart, axis, base_of, plot, with_scale
+from carbontui.tui.widgets.timeline import Column, TimeChart, axis, base_of, plot, with_scale
 
 KIND_WORDS = {"full": "full", "cap": "capped", "duty": "part of the time", "pause": "stands still"}
 
@@ -67,9 +67,9 @@ class ForecastChart(TimeChart):
         if plan and units.from_iso(plan.finish) < window(view_state, width - GUTTER).end_s:
             parts.append((block, "beyond", "after the end"))
         row: CellRow = [(" " * GUTTER, "dim")]
-        for shape, style_name, word in parts:
+        for char, style_name, word in parts:
             if width_of(row) + len(word) + 4 <= width:
-                row += [(shape, style_name), (f" {word}   ", "dim")]
+                row += [(char, style_name), (f" {word}   ", "dim")]
         return row
 
     def _columns(
@@ -101,17 +101,9 @@ class ForecastChart(TimeChart):
 
     def _strip(self, view_state: ViewState, view: TimeScale) -> CellRow:
         """What it did, beneath the grid as it was."""
-        cells: CellRow = [(f"{'ran':>{GUTTER - 1}} ", "dim")]
         end = view.column(view_state.now_s)
-        for x in range(view.columns):
-            kind = level_in_force(view_state, self.past, view.time(x) + view.span_s / 2) if x <= end else None
-            if kind is None:
-                cells.append((" ", "text"))
-            elif kind in protocol.STILL:
-                cells.append((palette.HATCH, "hatch"))
-            else:
-                cells.append((FILL[state_text.KIND_STYLE[kind]], state_text.KIND_STYLE[kind]))
-        return cells
+        at_s = (view.time(x) + view.span_s / 2 for x in range(min(end + 1, view.columns)))
+        return [(f"{'ran':>{GUTTER - 1}} ", "dim"), *(shape(level_in_force(view_state, self.past, at)) for at in at_s)]
 
     def _deadline(self, view_state: ViewState, plotted: list[list[tuple[str, StyleName]]], view: TimeScale) -> None:
         """A dotted line where the budget ends, behind the columns."""

@@ -68,7 +68,7 @@ class FrontierChart(ViewCells):
         flat = palette.BROKEN if min(grams) > high * (1 - _LEAST_SPAN) else " "
         ends = figures.grams(high), figures.grams(low)
         if ends[0] == ends[1]:
-            ends = ends[0], figures.change(low - high)  # what sets them apart
+            ends = ends[0], figures.signed(low - high, figures.grams)  # what sets them apart
         dots = _dots(frontier, columns, lines, low, high)
         plotted = _curve(dots, columns, lines)
         for index, glyph, style_name in self._marks(frontier):

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from carbontui import protocol, units
-from carbontui.tui.model.view_state import ViewState
+from carbontui.tui.model import state_text
+from carbontui.tui.model.view_state import PastLevels, ViewState
+from carbontui.tui.terminal import palette
+from carbontui.tui.widgets.cells import CellRow, Span
 from carbontui.tui.widgets.scale import TimeScale
-
-
-@dataclass(frozen=True, slots=True)
-class PastLevels:
-    """Past levels: one kind (or None) per bucket of equal time."""
-
-    start_s: float
-    step_s: float
-    kinds: tuple[protocol.LevelKind | None, ...]
-
-    @classmethod
-    def of(cls, answer: protocol.HistoryAnswer) -> PastLevels:
-        return cls(units.from_iso(answer.watts.start), answer.watts.step_s, answer.kind)
-
-    def at(self, at_s: float) -> protocol.LevelKind | None:
-        """The kind of level then; a column that straddles the start of the record takes its first one."""
-        index = max(0, math.floor((at_s - self.start_s) / self.step_s))
-        return self.kinds[index] if index < len(self.kinds) else None
 
 
 def table(plan: protocol.PlanView | None) -> dict[str, protocol.Level]:
@@ -69,3 +53,37 @@ def planned(plan: protocol.PlanView | None, view: TimeScale, now_s: float) -> li
             if begin <= middle < edge:
                 found[column] = infos.get(name)
     return found
+
+
+DAY_BACK_S, DAY_S = 6 * 3600.0, 24 * 3600.0
+FILL = {"running": palette.BAR[8], "capped": palette.DENSE}
+"""What fills a column below its edge: a level shows by its shape as well."""
+
+
+def shape(kind: protocol.LevelKind | None) -> tuple[str, str]:
+    """What stands for a level in one cell, and its ink."""
+    ink = state_text.KIND_STYLE[kind] if kind else "text"
+    return (FILL.get(ink, palette.HATCH), ink if ink in FILL else "hatch") if kind else (" ", ink)
+
+
+def day(now_s: float, columns: int) -> TimeScale:
+    """The span of a table's strips: six hours back and eighteen ahead, in columns that stay while time goes on."""
+    span_s = DAY_S / columns
+    return TimeScale(math.floor((now_s - DAY_BACK_S) / span_s) * span_s, span_s, columns)
+
+
+def strip(view_state: ViewState, past: PastLevels | None, columns: int) -> CellRow:
+    """What a job did and will do, in one row: what lies ahead is paler. By its own clock, which of a replay is not
+    ours."""
+    now_s, begun, row = view_state.now_s, view_state.status.budget, list[Span]()
+    view = day(now_s, columns)
+    now, ahead, since_s = view.column(now_s), planned(view_state.plan, view, now_s), view_state.start_s
+    for x in range(view.columns):
+        level = ahead[x]
+        kind = level.kind if level is not None and x > now else None
+        if x <= now and begun and view.time(x + 1) > since_s:
+            kind = level_in_force(view_state, past, min(view.time(x) + view.span_s / 2, now_s))
+        char, ink = shape(kind)
+        char, ink = (palette.NOW, f"now/{ink}" if kind == "full" else "now") if x == now else (char, ink)
+        row.append((char, f"{ink}-soft" if x > now and ink in FILL else ink))
+    return row

@@ -7,7 +7,7 @@ from carbontui.text import account, situation
 from carbontui.text import figures as form
 from carbontui.text.sources import COUNTS, called
 from carbontui.tui.model import state_text
-from carbontui.tui.model.loglines import LogFigures, LogRow, figures, text_of
+from carbontui.tui.model.loglines import LogRow, bar, text_of
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.widgets.cells import CellRow, ViewCells, spread
 from carbontui.tui.widgets.scale import bars
@@ -20,12 +20,12 @@ class Numbers(ViewCells):
     """Rows that do not fit the height are left out from the end."""
 
     TITLE = "CO₂ and energy"
-    printed = LogFigures()
-    """Figures read from the training's output: shown, and marked as such, where it reports none."""
+    printed: tuple[int, int] | None = None
+    """(done, total) of the bar that it prints: shown, and marked as such, where no steps are reported."""
 
     def receive(self, rows: list[LogRow]) -> None:
         """The newest rows of the output."""
-        printed = figures(text_of(row) for row in rows)
+        printed = bar(text_of(row) for row in rows)
         if printed != self.printed:
             self.printed = printed
             self.redraw()
@@ -147,9 +147,9 @@ class Numbers(ViewCells):
         done_s, total_s, printed, share = status.work_done_s, status.work_total_s, self.printed, situation.done(status)
         if done_s is not None and total_s and share is not None:
             return self._line("work", form.duration(done_s), "", f"{form.percent(share)} of {form.duration(total_s)}")
-        if printed.done is not None and printed.total:
-            told = f"{form.percent(printed.done / printed.total)} of {state_text.count(printed.total)} printed"
-            return self._line("bar", state_text.count(printed.done), "", told)
+        if printed is not None:
+            told = f"{form.percent(printed[0] / printed[1])} of {state_text.count(printed[1])} printed"
+            return self._line("bar", state_text.count(printed[0]), "", told)
         return None
 
 

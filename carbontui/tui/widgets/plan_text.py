@@ -152,24 +152,9 @@ def hours_rows(view_state: ViewState) -> list[CellRow]:
     return rows
 
 
-def event_rows(events: tuple[protocol.Event, ...], view_state: ViewState, *, whole: bool) -> list[CellRow]:
-    """The first plan beside what is expected now, then the events, newest first."""
-    plans = [one for one in events if one.kind == "plan"]
-    rows: list[CellRow] = []
-    if plans:
-        rows += [[], [(" planned and expected", "title")]]
-        first = plans[0]
-        lead = "first plan" if whole else "an earlier plan"
-        at = state_text.clock_iso(first.at, view_state.now_s)
-        if first.finish is not None and first.whole_g is not None:
-            done = state_text.clock_iso(first.finish, view_state.now_s)
-            rows.append([(f" {lead:<16}", "dim"), (f"{at}: done {done}, {form.grams(first.whole_g)} in all", "text")])
-        end = view_state.status.at_end
-        if end is not None:
-            now = f"done {situation.finish(view_state.status, view_state.now_s)}, {form.grams(end.gco2_g)} in all"
-            rows.append([(f" {'now expected':<16}", "dim"), (now, "text")])
-    if events:
-        rows += [[], [(" what happened, newest first", "title")]]
+def event_rows(events: tuple[protocol.Event, ...], view_state: ViewState) -> list[CellRow]:
+    """The events and plans, newest first."""
+    rows: list[CellRow] = [[], [(" what happened, newest first", "title")]] if events else []
     for one in reversed(events[-60:]):
         style_name = "text" if one.kind != "plan" else "dim"
         rows.append([(f" {state_text.clock_iso(one.at, view_state.now_s):>12}  ", "dim")])

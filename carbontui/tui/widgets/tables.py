@@ -12,22 +12,16 @@ from carbontui.text import figures, situation
 from carbontui.tui.model import state_text
 from carbontui.tui.model.lists import JobList, ListedJob
 from carbontui.tui.terminal import palette
+from carbontui.tui.widgets import levels
 from carbontui.tui.widgets.cells import CellRow, Cells, Span
+from carbontui.tui.widgets.scale import bars
+from carbontui.tui.widgets.timeline import axis
 
-MESSAGE_LEAST = 15
-"""With room for fewer cells than this, a row's message is not shown."""
 MARKED = 4
 """Cells of the marks before a row."""
-
-
-class TableColumn(NamedTuple):
-    """`order` is the sort order the column belongs to; it is shown from a table width of `least` up to `most`."""
-
-    title: str
-    cells: int
-    least: int = 0
-    order: str = ""
-    most: int = 1 << 30
+NAME_LEAST, STATE_CELLS, BAR_CELLS, SPARK_CELLS = 10, 9, 5, 6
+ROOMY, WIDE = 110, 150
+"""Cells from which a table has more columns."""
 
 
 def under_cursor(row: CellRow, width: int) -> CellRow:
@@ -46,33 +40,100 @@ def cut(text: str, cells: int, *, right: bool = False) -> str:
     return fill + text if right else text + fill
 
 
-NAME_LEAST = 10
-BAR_CELLS = 5
-STATE_CELLS = 9
-ROOMY, WIDE = 110, 150
-"""Cells from which a table has more columns."""
+def _ink(job: ListedJob) -> str:
+    return "text" if job.live else "dim"
+
+
+def _done(job: ListedJob, now_s: float) -> Span:
+    share = situation.done(job.status)
+    return ("" if share is None else f"{figures.percent(share):>5}"), _ink(job)
+
+
+def _bar(job: ListedJob, now_s: float) -> Span:
+    share, ink = _done(job, now_s)
+    eighths = round((situation.done(job.status) or 0.0) * BAR_CELLS * 8)
+    bar = f"{palette.BAR[8] * (eighths // 8)}{palette.PART[eighths % 8]}".ljust(BAR_CELLS)
+    return share and f"{bar[:BAR_CELLS]} {share}", ink
+
+
+def _ends(job: ListedJob, now_s: float) -> Span:
+    now_s = situation.read_s(job.status, now_s)
+    if job.live:
+        return situation.finish(job.status, now_s), "text"
+    at = situation.ended_at(job.status, now_s)
+    return at and f"{palette.STATES[job.state]} {at}", state_text.STATE_STYLE[job.state]
+
+
+def _grams(job: ListedJob, now_s: float) -> Span:
+    mark = state_text.mark(job.status, "gco2_g" if job.status.at_end is None else "at_end")
+    return "" if job.grams is None else state_text.marked(figures.grams(job.grams), mark), _ink(job)
+
+
+def _less(job: ListedJob, now_s: float) -> Span:
+    if job.less is None:
+        return "", "dim"
+    ink = "running" if job.less > 0.004 else "warning" if job.less < -0.004 else "text"
+    return figures.signed(-job.less, figures.percent), ink
+
+
+def _watts(job: ListedJob, now_s: float) -> Span:
+    watts = job.status.power_w if job.live else None
+    mark = state_text.mark(job.status, "power_w")
+    return "" if watts is None else state_text.marked(figures.watts(watts), mark), _ink(job)
+
+
+def _loss(job: ListedJob, now_s: float) -> Span:
+    """The newest, and behind it how it fell."""
+    said, last = situation.loss(job.status), job.status.last_loss
+    if last is not None and not last.finite:
+        return f"{said:<{SPARK_CELLS}}", "fault"
+    losses = job.view_state.series.loss if job.view_state is not None else ()
+    spark = bars(losses, SPARK_CELLS) if len(losses) > 1 else ""
+    return said and f"{said} {spark:<{SPARK_CELLS}}", _ink(job)
+
+
+def _gpus(job: ListedJob, now_s: float) -> Span:
+    return str((job.live and len(job.status.gpus)) or ""), _ink(job)
+
+
+def _memory(job: ListedJob, now_s: float) -> Span:
+    used = [gpu.memory_used_b for gpu in job.status.gpus if job.live and gpu.memory_used_b is not None]
+    return f"{sum(used) / 2**30:.0f} GiB" if used else "", _ink(job)
+
+
+class TableColumn(NamedTuple):
+    """`part` says what it shows of a job and in which ink. `order` is the sort order the column belongs to; it is shown
+    from a table width of `least` up to `most`."""
+
+    title: str
+    cells: int
+    part: Callable[[ListedJob, float], Span]
+    least: int = 0
+    order: str = ""
+    most: int = 1 << 30
 
 
 class JobTable(Cells):
     """`show(listed, now_s)`: live jobs and those that are over, as many rows as fit, always including the one under the
-    cursor."""
+    cursor. A roomy one has each job's day, on one axis for all."""
 
     COLUMNS = (
-        TableColumn("OWNER", 10, WIDE),
-        TableColumn("NODE", 12, ROOMY),
-        TableColumn("GPU", 4, 72),
-        TableColumn("MEMORY", 9, ROOMY),
-        TableColumn("BUSY", 7, WIDE),
-        TableColumn("WATTS", 9, 0, "watts"),
-        TableColumn("DONE", 7, 0, "done", 71),
-        TableColumn("DONE", 7 + BAR_CELLS, 72, "done"),
-        TableColumn("ENDS", 11, 60, "finish"),
-        TableColumn("CO₂ END", 11, 40, "CO2"),
-        TableColumn("VS NOW", 7, 52),
+        TableColumn("OWNER", 9, lambda job, now_s: (job.target.owner, _ink(job)), ROOMY),
+        TableColumn("NODE", 12, lambda job, now_s: (job.status.host, _ink(job)), WIDE),
+        TableColumn("GPU", 4, _gpus, 72, "", ROOMY - 1),
+        TableColumn("GPU", 4, _gpus, WIDE),
+        TableColumn("MEMORY", 9, _memory, ROOMY),
+        TableColumn("WATTS", 9, _watts, 0, "watts"),
+        TableColumn("DONE", 7, _done, 0, "done", 71),
+        TableColumn("DONE", 7 + BAR_CELLS, _bar, 72, "done", ROOMY - 1),
+        TableColumn("DONE", 7, _done, ROOMY, "done"),
+        TableColumn("ENDS", 11, _ends, 60, "finish"),
+        TableColumn("CO₂ END", 11, _grams, 40, "CO2"),
+        TableColumn("VS NOW", 7, _less, 52),
+        TableColumn("LOSS", 7 + SPARK_CELLS, _loss, ROOMY),
     )
     listed = JobList()
     now_s = 0.0
-    wide = 0
     _top = 0
 
     def show(self, listed: JobList, now_s: float) -> None:
@@ -80,30 +141,33 @@ class JobTable(Cells):
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[CellRow]:
-        listed, self.wide = self.listed, width
+        listed = self.listed
         if not listed.shown:
             empty = "no job contains the word" if listed.rows else "no job yet: carbontui run -- python train.py"
             return [[(f"  {empty}", "dim")]]
         columns = [column for column in self.COLUMNS if column.least <= width <= column.most]
         left = width - MARKED - sum(column.cells for column in columns)
-        title, named = self.names(left)
-        room = left - cell_len(title) - 2
-        has_messages = room >= MESSAGE_LEAST
+        hours = 0 if width < ROOMY else 24 if width < WIDE + 24 else 48
+        title, named = self.names(left - hours - 2 if hours else left)
         head: CellRow = [(" " * MARKED, "dim"), (title, "dim")]
+        if hours:
+            days = levels.day(self.now_s, hours)
+            head += [("  ", "dim"), *axis(days, days.column(self.now_s))[1:]]
         for column in columns:
             # the column the rows are sorted by is highlighted
             head.append((f"{column.title:>{column.cells}}", "strong" if column.order == listed.sort else "dim"))
-        rows = [[*head, ("  WHY" if has_messages else "", "dim")]]
+        rows = [head]
         for at in self.visible_rows(height - 1):
             row, pointed = listed.shown[at], at == listed.place
             mark = palette.POINT if row.id in listed.marked else palette.NOW if pointed else " "
             cells: CellRow = [(mark, "preview"), (f" {palette.STATES[row.state]} ", state_text.STATE_STYLE[row.state])]
             cells += named(row, pointed)
+            if hours:
+                strip = levels.strip(row.view_state, row.past, hours) if row.view_state else []
+                cells += [("  ", "text"), *(strip or [(" " * hours, "text")])]
             for column in columns:
-                text, style_name = self.value(column.title, row)
-                cells.append((" " + cut(text, column.cells - 1, right=True), "dim" if text == "–" else style_name))
-            if has_messages:
-                cells.append((f"  {cut(row.why, room)}", "fault" if row.error else "dim"))
+                text, ink = column.part(row, self.now_s)
+                cells.append((" " + cut(text or "–", column.cells - 1, right=True), ink if text else "dim"))
             rows.append(under_cursor(cells, width) if pointed else cells)
         return rows
 
@@ -121,9 +185,7 @@ class JobTable(Cells):
     def names(self, left: int) -> tuple[str, Callable[[ListedJob, bool], CellRow]]:
         label = self.listed.labels()
         longest = max(cell_len(label(job)) for job in self.listed.shown)
-        # the name first: the reason is also shown beneath the table, but a truncated name is useless
-        cells = min(longest + 1, left) if left - longest - 3 < MESSAGE_LEAST else longest + 1
-        cells = max(NAME_LEAST, cells) if left >= NAME_LEAST else max(1, left)
+        cells = max(NAME_LEAST, min(longest + 1, left)) if left >= NAME_LEAST else max(1, left)
 
         # the shape before the name says it, too; the word where there is room
         word = STATE_CELLS if left - cells >= STATE_CELLS else 0
@@ -133,39 +195,6 @@ class JobTable(Cells):
             return [(cut(label(job), cells), "strong" if job.live or pointed else "text"), *([state] if word else [])]
 
         return set_cell_size("JOB", cells) + set_cell_size("STATE", word), named
-
-    def value(self, title: str, job: ListedJob) -> Span:
-        """What a column says of a job, and its ink."""
-        status, ink = job.status, "text" if job.live else "dim"
-        gpus, ended = status.gpus if job.live else (), ""
-        used = [gpu.memory_used_b for gpu in gpus if gpu.memory_used_b is not None]
-        busy = [gpu.util for gpu in gpus if gpu.util is not None]
-        if title == "DONE" and (done := situation.done(status)) is not None:
-            eighths = round(done * BAR_CELLS * 8)
-            bar = f"{palette.BAR[8] * (eighths // 8)}{palette.PART[eighths % 8]}".ljust(BAR_CELLS)
-            share = f"{figures.percent(done):>5}"
-            return (f"{bar[:BAR_CELLS]} {share}" if self.wide >= 72 else share), ink
-        if title == "ENDS":
-            now_s = situation.read_s(status, self.now_s)
-            if job.live:
-                return situation.finish(status, now_s), ink
-            ended, ink = situation.ended_at(status, now_s), state_text.STATE_STYLE[job.state]
-        if title == "VS NOW" and job.less is not None:
-            ink = "running" if job.less > 0.004 else "warning" if job.less < -0.004 else "text"
-            return figures.signed(-job.less, figures.percent), ink
-        watts = status.power_w if job.live else None
-        sign = state_text.mark(status, "gco2_g" if status.at_end is None else "at_end")
-        told = {
-            "OWNER": job.target.owner,
-            "NODE": status.host,
-            "GPU": str(len(status.gpus) or ""),
-            "MEMORY": f"{sum(used) / 2**30:.0f} GiB" if used else "",
-            "BUSY": figures.percent(sum(busy) / len(busy)) if busy else "",
-            "WATTS": watts is not None and state_text.marked(figures.watts(watts), state_text.mark(status, "power_w")),
-            "ENDS": ended and f"{palette.STATES[job.state]} {ended}",
-            "CO₂ END": job.grams is not None and state_text.marked(figures.grams(job.grams), sign),
-        }
-        return told.get(title) or "–", ink
 
 
 def counted(jobs: tuple[ListedJob, ...]) -> str:

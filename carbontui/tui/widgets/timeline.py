@@ -7,14 +7,11 @@ from typing import NamedTuple
 
 from carbontui import protocol, units
 from carbontui.text import figures
-from carbontui.tui.model.view_state import ViewState
+from carbontui.tui.model.view_state import PastLevels, ViewState
 from carbontui.tui.terminal import palette
 from carbontui.tui.widgets.cells import CellRow, StyleName, ViewCells
-from carbontui.tui.widgets.levels import PastLevels
+from carbontui.tui.widgets.levels import FILL
 from carbontui.tui.widgets.scale import GUTTER, TimeScale, hours, is_round, means, nice_base, window
-
-FILL = {"running": palette.BAR[8], "capped": palette.DENSE}
-"""What fills a column below its edge: a level shows by its shape as well."""
 
 
 class Column(NamedTuple):

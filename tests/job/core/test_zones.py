@@ -122,7 +122,7 @@ def outputs(snap: protocol.Snap, width: int) -> dict[str, str]:
         "state bar": bar(view_state, width),
         "course": text_of(plan_text.course_rows(view_state, width)),
         "hours": text_of(plan_text.hours_rows(view_state)),
-        "events": text_of(plan_text.event_rows(status.events, view_state, whole=True)),
+        "events": text_of(plan_text.event_rows(status.events, view_state)),
         "sources": text_of(page_rows.source_rows(view_state, 0.0)),
         "grid": text_of(grid_rows.grid_rows(view_state, None, "", width)),
         "last event": state_text.last_event(view_state),

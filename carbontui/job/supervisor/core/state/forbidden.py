@@ -62,7 +62,7 @@ class ForbiddenHours:
 
 def parse(text: str, now_s: float, by: str = "") -> ForbiddenHours:
     """The next hours that match `text`. Raises ValueError with the accepted forms."""
-    cleaned = text.strip()
+    cleaned = units.hours(text, now_s)
     daily = cleaned.lower().startswith("daily ")
     cleaned = cleaned[6:] if daily else cleaned
     parts = [part.strip() for part in (cleaned.split("/") if "/" in cleaned else re.split(r"\s*[-–]\s*", cleaned))]
@@ -72,9 +72,6 @@ def parse(text: str, now_s: float, by: str = "") -> ForbiddenHours:
         start_s = _moment(parts[0], now_s)
         # a clock time means its next occurrence after the start
         end_s = _moment(parts[1], max(now_s, start_s))
-        step_s = 7 * _DAY_S if parts[0][:1].isalpha() else _DAY_S
-        if parts[0].lower() != "now" and "/" not in cleaned and start_s - step_s <= now_s < end_s - step_s:
-            start_s, end_s = start_s - step_s, end_s - step_s  # they have already begun
     except ValueError as error:
         raise ValueError(f"hours {text!r}: {error}") from None
     if not now_s < end_s or not start_s < end_s:
