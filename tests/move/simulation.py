@@ -75,9 +75,8 @@ class Node:
         known = keeper.known
         if not known.holder and known.leased and known.left_s(at) <= 0.0:
             self.take_back(keeper.watch.recall or "its lease has ended")
-        elif (keeper.to or known.peer) and keeper.call is None and keeper.ended is None:
-            if self.world.now_s >= keeper.due_s:
-                self.call()
+        elif None is keeper.ended is keeper.call and self.world.now_s >= keeper.due_s and (keeper.to or known.peer):
+            self.call()
         if self.child is not None and not keeper.known.may_run(at):
             self.child = None
         if keeper.ended is not None and self.child is None:

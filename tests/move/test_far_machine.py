@@ -75,7 +75,7 @@ def transfer(tmp_path, monkeypatch):
     fake.chmod(0o755)
     monkeypatch.setattr(ssh, "ANSWER_S", 1.0)
     monkeypatch.setattr(ssh, "PASSWORD_S", 0.0)
-    monkeypatch.setattr(Transfer, "_why_not", lambda self: "")
+    monkeypatch.setattr(Transfer, "why_not", lambda self: "")
     monkeypatch.setattr(launch_file, "load", lambda _: {"environment": {}})
     job = store.named("2qgafz")
     with ssh.SshHost("far", ssh=str(fake)) as host:

@@ -36,6 +36,8 @@ TRAINS_S = 600.0
 STAGE_S = 600.0
 """Bounds of the phases: for the keeper to reach the machine, for the checkpoint, for the first step there, and for
 what has arrived to be read again."""
+SLOWEST_B_S = 50_000
+"""A copy that is slower than this, besides STAGE_S, is given up."""
 OURS = ".carbontui"
 LEFT_HERE = ("hook/", "*.lock", "*.tmp", "exit.room", ".*")
 """Of the job's directory: what each machine makes for itself."""
@@ -113,7 +115,7 @@ class Transfer:
 
     def check(self) -> None:
         """Whether it can be moved, and what will be copied. Raises NotMoved."""
-        if why := self._why_not():
+        if why := self.why_not():
             raise NotMoved(f"job {self.job.id} cannot be moved: {why}")
         self.cargo = cargo(self.options.cwd)
         kept = launch_file.load(self.job.dir)
@@ -140,7 +142,7 @@ class Transfer:
             free = figures.size(self.there.free_b)
             self.refuse(f"{free} are free there, {figures.size(needs + launch.ROOM_B)} are needed")
 
-    def _why_not(self) -> str:
+    def why_not(self) -> str:
         """Why this job moves nowhere; '' if it can."""
         job, options = self.job, self.options
         if self.known.moved_to:
@@ -305,9 +307,12 @@ class Transfer:
                 input=given,
                 capture_output=True,
                 check=False,
+                timeout=STAGE_S + self.cargo.bytes / SLOWEST_B_S,
             )
         except FileNotFoundError:
             raise NotMoved(f"job {self.job.id} stays: rsync is not installed here") from None
+        except subprocess.TimeoutExpired as late:
+            self.refuse(f"the copy has not ended within {late.timeout:.0f} s")
         if done.returncode not in (0, 24):  # 24: a file vanished meanwhile, as a training's may
             fault = [one for one in done.stderr.decode(errors="replace").splitlines() if one.startswith("rsync: ")]
             why = GONE_WRONG.get(done.returncode, f"exit code {done.returncode}")

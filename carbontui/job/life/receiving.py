@@ -294,11 +294,12 @@ def _carried_out(job: str, terms: Grant, asked: At) -> HoldAnswer:
 
 
 def _lives(here: store.Job) -> bool:
-    """Whether its command runs, waits for an hour that is known, or is on its way to another machine."""
-    facts = stopping.facts(here)
-    if facts is None:
+    """Whether its command runs, waits because of a plan or a person, or is on its way to another machine."""
+    facts, status = stopping.facts(here), here.status()
+    if facts is None or facts.pid is not None:
         return here.alive("child") is not None
-    return facts.pid is not None or bool(facts.moving) or facts.stopping or here.status().next is not None
+    held = status.state in ("waiting", "unloaded", "paused") and status.reason.code != "moved"
+    return held or bool(facts.moving) or facts.stopping
 
 
 def _until_over(here: store.Job) -> None:
