@@ -93,12 +93,11 @@ class Node:
         lease."""
         now_s, child = self.world.now_s, self.child
         known = self.known if self.keeper is None else self.keeper.known
-        if child.leaves_s is not None and now_s >= child.leaves_s:
+        outlived = self.supervisor and known.leased and known.left_s(at) <= 0.0
+        if outlived or (child.leaves_s is not None and now_s >= child.leaves_s):
             self.child = None
             return
         if now_s < child.steps_s:
-            if known.holder and known.leased and known.left_s(at) <= 0.0 and self.supervisor:
-                self.child = None
             return
         if self.fails:
             self.child, self.exit, self.keeper, self.supervisor = None, {"code": 3}, None, False
@@ -110,8 +109,6 @@ class Node:
         terms = Child("running", lease_left_s=left_s, unload_most_s=known.lease_s * places.UNLOAD)
         if self.unloads or terms.lease_unloads(self.unload_s + 2 * quiet_s):
             child.leaves_s = now_s + self.unload_s + self.step_s - quiet_s
-        elif known.leased and known.left_s(at) <= 0.0:
-            self.child = None
 
     def take_back(self, why):
         stay = Stay(self.name)
@@ -348,6 +345,8 @@ class World:
             self.verb.alive = False
 
     def _boot(self, node):
+        if node.up:
+            return
         node.up, node.booted_s = True, self.now_s
         self.after(self.dice.uniform(1, 60), self._restart, node)
 
@@ -379,8 +378,7 @@ class World:
         self.healed = True
         self.cut.clear()
         for node in self.nodes.values():
-            if not node.up:
-                self._boot(node)
+            self._boot(node)
             self._restart(node)
         if getattr(self, "verb", None):
             self.verb.alive = False
