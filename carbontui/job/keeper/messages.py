@@ -215,9 +215,10 @@ def decode_order(line: bytes) -> Order | None:
     """An order of the supervisor; None for a line that this version does not understand."""
     try:
         kind = _KINDS[records.decode(line, _Kind).t]
-        return records.decode(line, kind)
+        order = records.decode(line, kind)
     except (ValueError, KeyError):
         return None
+    return order if (getattr(order, "lease_s", None) or 0.0) >= 0 else None
 
 
 def decode_child(line: bytes) -> ChildFacts | None:
