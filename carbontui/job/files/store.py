@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pwd
 import secrets
@@ -16,9 +15,9 @@ import msgspec
 
 from carbontui import paths, protocol, units
 from carbontui.job.files import history, launch_file, places, runlog, shown_totals
-from carbontui.job.files.records import LAST_S, known_exit
 from carbontui.job.terms import child as children
 from carbontui.job.terms import spec
+from carbontui.job.terms.records import LAST_S, known_exit, read_bytes, read_json
 from carbontui.protocol import Situation
 from carbontui.system import proc, untrusted
 from carbontui.system.life import LOCK, TRAINING_LOCK, HostIdentity, Life, Unseen, answers, here, is_locked, judge
@@ -30,15 +29,6 @@ _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 def new_id() -> str:
     """Six characters that are easy to read out and to type."""
     return "".join(secrets.choice(_ALPHABET) for _ in range(6))
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON object; None when it is missing or unreadable."""
-    try:
-        value = json.loads(path.read_bytes())  # not by msgspec: paths may contain escaped non-text bytes
-    except (OSError, ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +208,7 @@ def _reason(why: protocol.Why) -> protocol.Reason:
 def snapshot(directory: Path) -> protocol.Status | None:
     """The last status a supervisor wrote; None if none can be read."""
     with contextlib.suppress(OSError, ValueError):
-        return untrusted.decode((directory / "snapshot.json").read_bytes(), protocol.Status)
+        return untrusted.decode(read_bytes(directory / "snapshot.json"), protocol.Status)
     return None
 
 

@@ -10,6 +10,7 @@ import selectors
 import shutil
 import struct
 import subprocess
+import sys
 import termios
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,8 @@ from typing import Any
 from carbontui.client import inject
 from carbontui.job.keeper import job_files, signals
 from carbontui.system import isolation, life, proc
+
+FIRST_COUNT = f"{isolation.ROOT}/carbontui/power/backends/first_count.py"
 
 
 class CannotStart(Exception):
@@ -32,6 +35,20 @@ def build_hook(directory: str, log: Callable[[str], None]) -> None:
         inject.build(f"{directory}/hook")
     except OSError as error:
         log(f"the hook directory could not be written, the script runs unsteered: {error}")
+
+
+def count_first(job_dir: str) -> None:
+    """Have the boards' energy counters at the start of the training read into first-count.json, without waiting for it:
+    the agent starts a second later."""
+    with contextlib.suppress(OSError):
+        subprocess.Popen(
+            [sys.executable, "-I", "-S", FIRST_COUNT, f"{job_dir}/first-count.json"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=signals.unblock,
+        )
 
 
 def start(

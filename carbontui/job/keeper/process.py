@@ -16,7 +16,7 @@ import time
 from functools import partial
 from typing import Any
 
-from carbontui.job.keeper import command, first_count, job_files, messages, moving, orders, signals
+from carbontui.job.keeper import command, job_files, messages, moving, orders, signals
 from carbontui.job.keeper import resume as resuming
 from carbontui.job.keeper.command import UNKNOWN, Adopted, exit_status
 from carbontui.job.keeper.job_files import JobFile, log
@@ -93,7 +93,7 @@ class Keeper:
         left, trying = last if resume else None, self.trial.trying
         argv, environment = resuming.start_of(self.spec, self.environment, self.marker, left, trying=trying)
         if self.starts == 0:
-            first_count.start(self.dir)
+            command.count_first(self.dir)
         try:
             self.child = command.start(self.spec, argv, environment, self.launch_env, log, again=self.starts > 0)
         except command.CannotStart as error:

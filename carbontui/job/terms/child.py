@@ -50,12 +50,19 @@ class Child:
     moved: str = ""
     """The machine that had it when it ended; '' if this one."""
     lease_left_s: float | None = None
-    """How long its last place leaves it to this one; None: for good."""
+    """How long its last place leaves it to this one, less the margin; None: for good."""
+    unload_most_s: float = 0.0
+    """The longest unload that fits into that lease."""
 
     @property
     def over(self) -> bool:
         """It has ended for good; an unloaded one has not."""
         return self.state in ("exited", "vanished")
+
+    def lease_unloads(self, takes_s: float) -> bool:
+        """Whether an unload that takes so long must begin, to end before the lease. One that the lease is too short for
+        does not begin while it is renewed: nothing would ever train."""
+        return self.lease_left_s is not None and self.lease_left_s <= min(takes_s, self.unload_most_s)
 
     def ended_s(self, clock: Clock) -> float | None:
         """When it ended, on the job's clock; None if not observed."""

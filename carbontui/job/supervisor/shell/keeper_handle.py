@@ -153,9 +153,14 @@ class KeeperHandle:
         same = {name: getattr(facts, name) for name in SAME}
         age_s = proc.age_s(facts.start_time)
         # what unloads the training here must have come to its end before the lease has
-        left_s = None if facts.lease_ends is None else facts.lease_ends - places.now() - facts.margin_s
+        left_s = None if facts.lease_ends is None else facts.lease_ends - places.now().now_s - facts.margin_s
+        most_s = facts.lease_s * places.UNLOAD
+        if left_s is not None and left_s <= -facts.margin_s and not self.guarded and facts.pid is not None:
+            proc.signal_group(facts.pid, signal.SIGKILL)  # as the keeper would: its last place takes it back
         frozen = facts.frozen and self.guarded
-        return Child(state, age_s=age_s, stopped=asked, frozen=frozen, lease_left_s=left_s, **same)
+        return Child(
+            state, age_s=age_s, stopped=asked, frozen=frozen, lease_left_s=left_s, unload_most_s=most_s, **same
+        )
 
     def stop(self, *, now: bool, why: str = "") -> None:
         """Stop the child through the keeper, or directly when it is gone."""

@@ -269,4 +269,6 @@ def abilities(state: JobState, inputs: Inputs, ask: protocol.AbilitiesAsk) -> pr
         why, support = kept(own.why, inputs.now_s), capability.SAYS[own.support]
         rows.append(protocol.Ability("training", own.aspect, support, why, own.fix))
     curve = tuple(curve_lines(state.curve) if state.curve else ())
-    return protocol.AbilitiesAnswer(ask.id, tuple(rows), curve, unload_rules.unload_s(state))
+    return protocol.AbilitiesAnswer(
+        ask.id, tuple(rows), curve, unload_rules.unload_s(state), unload_rules.start_s(state)
+    )
