@@ -142,16 +142,6 @@ def as_used(row: Elsewhere, work: Work) -> Elsewhere:
     return row._replace(here=True, **work.used._asdict())
 
 
-class Throughput(NamedTuple):
-    """A published rate of a training on one board; comparable inside one task, precision and source alone."""
-
-    task: str
-    source: str
-    precision: str
-    gpu: str
-    rate: float
-
-
 YEARLY = "operational mean of 2024 (Google)"
 """The one basis of intensity of the table of rented boards."""
 
@@ -189,20 +179,6 @@ def speed(there: BoardSpec, here: BoardSpec, precision: PublishedPrecision) -> f
     return TFLOPS_SHARE * a / b + BANDWIDTH_SHARE * there.bandwidth_gbs / here.bandwidth_gbs
 
 
-def published(
-    rates: Iterable[Throughput], task: str, precision: PublishedPrecision, here: BoardSpec
-) -> dict[str, tuple[float, str]]:
-    """{short name: (speed against `here`, source)} for a task; of several sources the one whose name sorts last, which
-    is the newest version. Empty where no source has the board at hand."""
-    found: dict[str, tuple[float, str]] = {}
-    matching = [rate for rate in rates if rate.task == task and rate.precision == precision]
-    for source in sorted({rate.source for rate in matching}):
-        same = {rate.gpu: rate.rate for rate in matching if rate.source == source}
-        if own := same.get(here.short):
-            found |= {gpu: (rate / own, f"{task}, {source}") for gpu, rate in same.items()}
-    return found
-
-
 def rented(work: Work, elsewhere: Iterable[Elsewhere], offers: Iterable[Rented]) -> list[Elsewhere]:
     """The same work on rented boards, cheapest first; `elsewhere` are the boards as `on_boards` has them."""
     by_board = {row.name: row for row in elsewhere}
@@ -232,30 +208,20 @@ def on_boards(
     *,
     precision: PublishedPrecision,
     values: Mapping[str, float],
-    measured: Mapping[str, tuple[float, str]] | None = None,
 ) -> list[Elsewhere]:
     """The same work on as many of each board with enough memory, least energy first. `values` are speeds the user gave,
-    by short name; `measured` published ones of a similar task."""
+    by short name."""
     found = []
     for board in boards:
         given = next((factor for name, factor in values.items() if known(name, [board])), None)
-        known_rate = (measured or {}).get(board.short)
-        factor = 1.0 if board == here else given or (known_rate[0] if known_rate else speed(board, here, precision))
+        factor = 1.0 if board == here else given or speed(board, here, precision)
         fits = work.memory_used_b is None or board.memory_gb * 1e9 >= work.memory_used_b / work.boards
         if factor is None or not fits:
             continue
         time_s = work.work_s / factor
         watts = work.boards_w * board.tdp_w / here.tdp_w + work.rest_w
         kwh = joules_to_kwh(watts * time_s)
-        how = (
-            "as given"
-            if board == here
-            else "speed as given"
-            if given
-            else known_rate[1]
-            if known_rate
-            else "rule of thumb"
-        )
+        how = "as given" if board == here else "speed as given" if given else "rule of thumb"
         row = Elsewhere(board.short, factor, time_s, kwh, _times(kwh, work.intensity), how)
         found.append(as_used(row, work) if board == here else row)
     return sorted(found, key=lambda other: other.kwh)
@@ -299,10 +265,6 @@ def countries() -> dict[str, tuple[float, str]]:
         for row in _rows("countries.csv")
         if row["kind"] == "country" and row["ci_basis"] == "lifecycle" and float(row["ci_gco2_per_kwh"] or 0) > 0
     }
-
-
-def throughputs() -> list[Throughput]:
-    return _table("throughput.csv", Throughput, "task", "source", "precision", "gpu", "rate")
 
 
 def cloud_prices() -> list[Rented]:

@@ -194,7 +194,7 @@ def boundary_findings() -> list[Finding]:
 
 def plan_findings() -> list[Finding]:
     """What a budget would give a job on this machine, as `run` offers it."""
-    from carbontui.assumed.here import gives, of_this_machine
+    from carbontui.commands.support.offers import gives, of_this_machine
 
     with contextlib.suppress(Failure, ValueError):
         settings = settings_for().settings

@@ -101,7 +101,7 @@ def estimate(
 
 def _offers(status: protocol.Status, options: job_spec.Options) -> Iterator[str]:
     """What each budget would give the whole run on this machine, where its length and zone are known."""
-    from carbontui.assumed.here import gives, of_this_machine
+    from carbontui.commands.support.offers import gives, of_this_machine
 
     if status.estimate is None or not options.zone:
         return

@@ -133,8 +133,8 @@ def _of_file(asked: dict[str, Any], path: str) -> Solved:
 def _of_work(asked: dict[str, Any]) -> Solved:
     """The plan of work that does not exist yet. Raises OSError, ValueError or Failure."""
     from carbontui.assumed import other_plans
-    from carbontui.assumed.here import of_this_machine
     from carbontui.assumed.job import Grid, planned, stated
+    from carbontui.commands.support.offers import of_this_machine
 
     weight = _weight(asked["weight"])
     if not asked["work"] or not (asked["zone"] or asked["grid_file"]):

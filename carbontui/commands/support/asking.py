@@ -75,7 +75,7 @@ def _budget(zone: str | None, given: dict[str, Any], settings: config.Settings, 
 
 
 def _offers(zone: str, work_s: float, settings: config.Settings, given: dict[str, Any]) -> list[first_run.Offer]:
-    from carbontui.assumed.here import gives, of_this_machine
+    from carbontui.commands.support.offers import gives, of_this_machine
 
     may_cap, resubmit = not given.get("no_cap"), bool(given.get("resubmit"))
     job, _ = of_this_machine(settings, may_cap=may_cap, resubmit=resubmit)
