@@ -160,6 +160,12 @@ def likely_wall_w(state: JobState, inputs: Inputs) -> float:
     return assumed.full_charged_w * assumed.pue
 
 
+def charged_w(state: JobState, inputs: Inputs) -> tuple[float, float]:
+    """What counts at full speed and while paused in memory, as a plan takes it, before PUE."""
+    known = machine(state, inputs)
+    return known.full_charged_w, known.charged_w(Level("pause", "pause", known.parked_w, 0.0))
+
+
 def full_wall_w(state: JobState, inputs: Inputs) -> float | None:
     """Full-speed watts that count at the wall, PUE included; None until the boards have been measured at full speed."""
     uuids = tuple(reading.uuid for reading in inputs.devices)
@@ -170,9 +176,7 @@ def full_wall_w(state: JobState, inputs: Inputs) -> float | None:
 def parked_wall_w(state: JobState, inputs: Inputs) -> float | None:
     """Likewise while paused in memory; None until every board has been measured so."""
     known = machine(state, inputs)
-    if not known.parked_measured:
-        return None
-    return known.charged_w(Level("pause", "pause", known.parked_w, 0.0)) * known.pue
+    return charged_w(state, inputs)[1] * known.pue if known.parked_measured else None
 
 
 def embodied(state: JobState, inputs: Inputs) -> Embodied | None:
