@@ -36,8 +36,7 @@ def machine(state: JobState, inputs: Inputs) -> problem.Machine:
         # no board: use the CPU's watts when busy and idle instead
         full = known.rest_w.value or problem.DEFAULT_CPU_W
         parked = known.rest_parked_w.value or max(problem.DEFAULT_CPU_IDLE_SHARE * full, rest_idle)
-        # not as much as paused, or the first plan would take pauses for free
-        idle = rest_idle or parked / 2
+        idle = rest_idle or parked
         rest = rest_idle = rest_parked = 0.0
     # levels must be ordered by watts, even if two means taken at different times are not
     parked = min(parked, full) if full else parked
