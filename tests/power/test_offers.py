@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from house import until
 from nvml_machine import machine_with  # noqa: F401
 from test_power_job import capped_house  # noqa: F401
@@ -30,6 +29,5 @@ def test_without_a_gpu(house):
     assert plans_as_offered(house, 0.02) < 0.3
 
 
-@pytest.mark.parametrize("capped_house", ["root", "capd"], indirect=True)
 def test_with_caps_which_it_expects_while_it_waits(capped_house):
     assert plans_as_offered(capped_house[0], 0.04) > 0.3
