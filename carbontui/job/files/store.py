@@ -120,7 +120,7 @@ class Job:
 
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer:
         """A piece of its output, straight from the file."""
-        return runlog.read(self.log, ask, self.err)
+        return runlog.read(self.log, ask, self.err, self.alive("child"))
 
     def whole_run(self, columns: int) -> protocol.HistoryAnswer | None:
         """Chart data of a finished job; None if nothing was booked. Raises past.HistoryError."""
@@ -253,7 +253,7 @@ def _recorded(directory: Path) -> Job | None:
             dir=directory,
             place=HostIdentity.of(record),
             socket=Path(record["socket"]),
-            log=Path(record["log"]),
+            log=Path(record["log"] or directory / "run.log"),  # of one that is only claimed
             started_s=started_s,
             argv=tuple(record["argv"]),
             pids=pids,

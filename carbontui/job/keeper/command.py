@@ -233,6 +233,41 @@ def _of_collected(pidfd: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if mask & _EXIT else None
 
 
+def out_of_memory(group: str = "/proc/self/cgroup", mount: str = "/sys/fs/cgroup") -> tuple[int, int]:
+    """How many processes of our cgroup were killed out of memory so far, and its limit in bytes (0: none)."""
+    kills, limits = 0, [NO_LIMIT_B]
+    for line in _text(group).splitlines():
+        number, controllers, path = line.split(":", 2)
+        if {"memory"} <= {*controllers.split(",")}:
+            root, counts, limit = f"{mount}/memory", "memory.oom_control", "memory.limit_in_bytes"
+        elif number == "0":
+            root, counts, limit = mount, "memory.events", "memory.max"
+        else:
+            continue
+        folder = root + path.rstrip("/")
+        if not os.path.isdir(folder):  # noqa: PTH112 - of the host, seen from a container
+            folder = root
+        words = _text(f"{folder}/{counts}").split()
+        kills += sum(int(count) for name, count in zip(words[::2], words[1::2], strict=False) if name == "oom_kill")
+        while len(folder) >= len(root):
+            text = _text(f"{folder}/{limit}").strip()
+            limits += [int(text)] if text.isdecimal() else []
+            folder = folder.rpartition("/")[0]
+    return kills, min(limits) % NO_LIMIT_B
+
+
+KILLED = ((None, 9), (137, None))
+"""Exit code and signal of a command that was killed, or whose shell says so."""
+NO_LIMIT_B = 1 << 60
+"""A limit from here on is none."""
+
+
+def _text(path: str) -> str:
+    with contextlib.suppress(OSError), open(path) as file:  # noqa: PTH123
+        return file.read()
+    return ""
+
+
 def exit_status(code: int) -> tuple[int | None, int | None]:
     """Exit code and signal of a return code."""
     return (None if code < 0 or code == UNKNOWN else code), (-code if code < 0 else None)

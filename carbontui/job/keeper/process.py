@@ -74,6 +74,8 @@ class Keeper:
         self.ended_by = ""  # the sender of the signal that ended a command that was not running
         self.no_resume_reason = ""
         """Why the command is not resumed after its next exit, even if it leaves a marker; '' if it may be."""
+        self.killed_before = command.out_of_memory()[0]
+        """Processes of our cgroup that the kernel had killed for their memory, before the command was started."""
         self.accounts_closed = False
         self.ended_at: float | None = None
         self.own_sleep = OwnSleep(time.monotonic())
@@ -100,6 +102,7 @@ class Keeper:
             self.finish(error.code, None)
             return
         self.child_start = proc.start_time(self.child.pid)
+        self.killed_before = command.out_of_memory()[0]
         self.started_mono = time.monotonic()
         self.starts += 1
         self.unloaded = False
@@ -194,6 +197,9 @@ class Keeper:
             "ended_by": self.ended_by,
             "signals": sorted(self.signals),
         }
+        if (code, number) in command.KILLED:
+            kills, limit_b = command.out_of_memory()
+            some |= {"out_of_memory": kills > self.killed_before, "memory_limit_b": limit_b}
         some |= {"interrupted": self.stopped_by_person and bool(self.no_resume_reason)}
         stopped = self.stopped_by_person or bool(self.no_resume_reason)
         self.exit = job_files.exit_record(code, number, stopped=stopped, unloaded=self.unloaded)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from carbontui import protocol
-from carbontui.job.files import store
+from carbontui.job.files import runlog, store
 from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import RelayedSignal
 from carbontui.job.life import stopping
@@ -110,7 +110,7 @@ class Copy:
                 self._file = self._path.open("rb")
                 self._file.seek(self._begin)
         some = False
-        while self._file is not None and (data := self._file.read(65536)):
+        while self._file is not None and (data := runlog.tail(self._file, 65536)):
             some, self.within_a_line = True, not data.endswith(b"\n")
             rest = memoryview(b"" if self.unread else data)
             while rest:

@@ -332,7 +332,7 @@ def run_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> bo
     path = spec["socket" if places.read(directory).holder else "door"]
     due = time.monotonic() + READY_S
     while not (life.answers(path) or (directory / "exit.json").exists()):
-        if keeper.poll() is not None and not life.is_locked(directory / life.LOCK):  # else another has it
+        if keeper.poll() is not None and not (life.is_locked(directory / life.LOCK) or life.owned(directory)):
             tail = (directory / "carbontui.log").read_text(errors="replace").strip().splitlines()[-1:]
             raise LaunchError(f"the keeper ended at once: {' '.join(tail)}")
         if time.monotonic() >= due and _kept(directory):
@@ -348,6 +348,7 @@ def spawn_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> 
     ours = {name: value for name, value in isolation.environment(os.environ).items() if name not in OF_THE_BOARDS}
     ours |= {name: theirs[name] for name in OF_THE_BOARDS if name in theirs}
     with (directory / "carbontui.log").open("ab") as log:
+        os.fchmod(log.fileno(), 0o600)  # whatever the umask
         try:
             keeper = subprocess.Popen(
                 [sys.executable, "-m", "carbontui.job.keeper", spec["job"], *paths.apart()],

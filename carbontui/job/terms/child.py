@@ -45,6 +45,10 @@ class Child:
     """That allowance did not wait for a checkpoint."""
     freeze_why: str = ""
     """Why the keeper did not freeze it although asked to."""
+    out_of_memory: bool = False
+    """The kernel has killed it for its memory."""
+    memory_limit_b: int = 0
+    """Of its cgroup; 0: none is known."""
     moving: str = ""
     """The machine it is being moved to; '' if to none."""
     moved: str = ""
@@ -79,7 +83,10 @@ class Ending(NamedTuple):
 LIMIT_S = 2.0
 """A scheduler that states whole seconds may end a job this much before its limit."""
 STARTING = Why("starting", statement("starting"))
-ENDED = ("code", "signal", "stopped", "unloaded", "budget", "ended_by", "interrupted", "moved")
+ENDED = (
+    *("code", "signal", "stopped", "unloaded", "budget", "ended_by", "interrupted", "moved"),
+    *("out_of_memory", "memory_limit_b"),
+)
 """How a command ended, by the same names in an exit record."""
 LAST_STATES = frozenset({"running", "waiting", "unloaded"})
 """The last known states of a vanished child that are told apart."""
@@ -124,6 +131,8 @@ def ending(child: Child, ends_s: float | None = None) -> Ending:
         return Ending("stopped", Why("signalled", said))
     if child.stopped:
         return Ending("stopped", Why("stop", statement("stopped")))
+    if child.out_of_memory:
+        return Ending("failed", Why("signalled", statement("out_of_memory", limit_b=child.memory_limit_b or None)))
     if child.signal is not None:
         return Ending("failed", Why("signalled", statement("signalled", signal=child.signal)))
     if child.code is None:

@@ -25,8 +25,9 @@ _EXIT: dict[str, Callable[[Any], bool]] = {
     "code": lambda value: type(value) is int and 0 <= value <= 255,
     "signal": lambda value: type(value) is int and 0 < value < signal.NSIG,
     "at": lambda value: type(value) in (int, float) and 0 <= value <= LAST_S,
+    "memory_limit_b": lambda value: type(value) is int and 0 <= value < MOST,
     "signals": lambda value: isinstance(value, list),
-    **dict.fromkeys(("stopped", "unloaded", "interrupted"), lambda value: isinstance(value, bool)),
+    **dict.fromkeys(("stopped", "unloaded", "interrupted", "out_of_memory"), lambda value: isinstance(value, bool)),
     **dict.fromkeys(("budget", "ended_by", "moved"), lambda value: isinstance(value, str) and len(value) < 512),
 }
 """What exit.json says, and which values may be."""
