@@ -13,7 +13,7 @@ import os
 import sys
 from typing import NoReturn
 
-from carbontui import __version__, hooks, units
+from carbontui import hooks, units
 from carbontui.system import isolation
 
 isolation.forget_pythonpath()  # before anything else is imported: `module load` may have put another click there
@@ -21,6 +21,7 @@ isolation.forget_pythonpath()  # before anything else is imported: `module load`
 import click  # noqa: E402
 from click.shell_completion import CompletionItem  # noqa: E402
 
+from carbontui.client import version  # noqa: E402
 from carbontui.commands.support.command import UTC, WHOLE_HELP, Failure, in_utc, whole_help  # noqa: E402
 from carbontui.system import streams  # noqa: E402
 
@@ -186,8 +187,22 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def say_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """The version with its commit, which only this asks for."""
+    if wanted:
+        click.echo(f"carbontui, version {version.full()}")
+        ctx.exit()
+
+
 @click.group(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="carbontui")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=say_version,
+    help="Show the version and exit.",
+)
 @click.option("--readonly", is_flag=True, help="Look only: no key can change anything.")
 @click.option("--hosts", metavar="A,B", help="Also show the jobs of these machines, over your own ssh.")
 @click.option("--there", default="carbontui", metavar="COMMAND", help="carbontui on those, if not on the PATH.")

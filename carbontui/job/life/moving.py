@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from carbontui import __version__, protocol, units
+from carbontui import protocol, units
+from carbontui.client import version
 from carbontui.job.files import launch_file, places, store
 from carbontui.job.keeper.messages import ChildFacts, HandOver, MoveTo
 from carbontui.job.life import launch, receiving, stopping
@@ -122,7 +123,7 @@ class Transfer:
         assert kept is not None
         path = kept["environment"].get("PATH", "")
         files = tuple(self.cargo.files)
-        asked = CheckAsk(__version__, self.options.cwd, str(Path.home()), self.options.argv[0], path, files)
+        asked = CheckAsk(version.full(), self.options.cwd, str(Path.home()), self.options.argv[0], path, files)
         self.there = self._answered("check", asked, CheckAnswer, ssh.ANSWER_S * 3, ask=True)
         sent = {name for name, *_ in files}
         if strange := [name for name, _ in self.there.changed if name not in sent]:

@@ -21,7 +21,8 @@ from typing import Any
 
 import msgspec
 
-from carbontui import __version__, paths
+from carbontui import paths
+from carbontui.client import version
 from carbontui.client.checkpoint import identity
 from carbontui.job.files import launch_file, places, store
 from carbontui.job.files.places import At, Stay
@@ -64,8 +65,8 @@ def follow(path: str, roots: Mapping[str, str]) -> str:
 
 def check(job: str, asked: CheckAsk, zone: str, zone_why: str) -> CheckAnswer:
     """What decides whether `job` can come here, and where to. Raises NotTaken."""
-    if asked.version != __version__:
-        raise NotTaken(f"carbontui is {__version__} there, {asked.version} here: install the same")
+    if asked.version != (ours := version.full()):
+        raise NotTaken(f"carbontui is {ours} there, {asked.version} here: install the same")
     if shutil.which("rsync") is None:
         raise NotTaken("rsync is not installed there")
     home = str(Path.home())
@@ -81,7 +82,7 @@ def check(job: str, asked: CheckAsk, zone: str, zone_why: str) -> CheckAnswer:
         os.makedirs(cwd, exist_ok=True)  # noqa: PTH103
         folder = paths.private_dir(paths.private_dir(incoming("").parent / "incoming") / job)
     except OSError as error:
-        raise NotTaken(f"{error.filename or cwd} cannot be used there ({error.strerror})") from None
+        raise NotTaken(f"{error.filename or cwd} cannot be used there ({error.strerror or error})") from None
     copied, changed = compare(cwd, asked.files, been=been)
     free_b = min(shutil.disk_usage(where).free for where in (cwd, folder))
     return CheckAnswer(home, cwd, str(folder), free_b, copied, changed, zone, zone_why)

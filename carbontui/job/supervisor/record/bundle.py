@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from carbontui import __version__
+from carbontui.client import version
 from carbontui.job.files import journal, store
 from carbontui.job.supervisor.record import events_ring
 from carbontui.job.terms import spec
@@ -86,7 +86,7 @@ def walked(value: Any, change: Callable[[str, bool], str], whole: bool = False) 
 
 def records(job: store.Job) -> Iterator[tuple[str, Any]]:
     """Each record by its name in the bundle: values, or text."""
-    yield "versions.json", {"carbontui": __version__, "python": platform.python_version()}
+    yield "versions.json", {"carbontui": version.full(), "python": platform.python_version()}
     for name in RECORDS:
         if (record := read_json(job.dir / name)) is not None:
             yield name, record
