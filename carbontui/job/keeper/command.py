@@ -236,8 +236,8 @@ def _of_collected(pidfd: int) -> int | None:
 def out_of_memory(group: str = "/proc/self/cgroup", mount: str = "/sys/fs/cgroup") -> tuple[int, int]:
     """How many processes of our cgroup were killed out of memory so far, and its limit in bytes (0: none)."""
     kills, limits = 0, [NO_LIMIT_B]
-    for line in _text(group).splitlines():
-        number, controllers, path = line.split(":", 2)
+    for row in _text(group).splitlines():
+        number, controllers, path = row.split(":", 2)
         if {"memory"} <= {*controllers.split(",")}:
             root, counts, limit = f"{mount}/memory", "memory.oom_control", "memory.limit_in_bytes"
         elif number == "0":
