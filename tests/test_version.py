@@ -1,4 +1,4 @@
-"""What tells two builds apart: the commit, in a checkout, a wheel and a source distribution; none in a copy without git."""
+"""What tells two builds apart: the commit, in a checkout, wheel and source distribution; none in a copy without git."""
 
 import shutil
 import subprocess

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from carbontui import protocol
-from carbontui.account.estimate import is_narrow, of_steps
+from carbontui.account.estimate import is_narrow
 from carbontui.commands import override, run
 from carbontui.commands.support import run_values, talk
 from carbontui.commands.support.command import Count, Failure, overrides, refused
@@ -92,8 +92,6 @@ def estimate(
             click.echo(line)
     if status.estimate is None and status.per_1000_steps is None:
         raise Failure(why_none(status), 3)
-    if tty and not yes and not as_json and status.estimate is None:
-        steps = _total(status)
     if tty and not yes and not as_json and click.confirm("Run it now as a job?", default=False):
         os.environ.pop(VARIABLE, None)
         ctx.invoke(run.run, command=command, grid_file=grid_file, steps=steps, **given)
@@ -117,17 +115,6 @@ def in_full(status: protocol.Status) -> dict[str, Any]:
     if status.estimate is not None or status.per_1000_steps is not None:
         found["estimate"] = (found.get("estimate") or {}) | paces
     return found
-
-
-def _total(status: protocol.Status) -> int | None:
-    """The steps of the whole run as the user says, and what they take; None where that is not known."""
-    text = f"{asked(status)} Steps of the whole run (Enter: not known)"
-    answer = click.prompt(text, default="", show_default=False)
-    pace = status.per_1000_steps
-    steps = int(answer) if answer.isascii() and answer.isdigit() and int(answer) > 0 else None
-    if steps is not None and pace is not None:
-        click.echo(f"{'whole run':<10} {account_words.pace_row(of_steps(pace, steps))}")
-    return steps
 
 
 def asked(status: protocol.Status) -> str:

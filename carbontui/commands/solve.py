@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from carbontui.assumed.job import ExpectedSignal, Grid, TypicalDays
-    from carbontui.assumed.other_plans import BySignal
     from carbontui.plan.problem import Problem, Weight
     from carbontui.plan.results import Evaluation, PlanFrontier, Schedule
 
@@ -58,7 +57,7 @@ BAR = 12
     type=click.Choice(["average", "marginal"]),
     default="average",
     show_default=True,
-    help="The signal in --grid; marginal without --grid: the zone's live source, and a plan by each signal.",
+    help="The signal in --grid; marginal without --grid: the zone's live source.",
 )
 @click.option("--work", help="Work at full speed, like 8h.")
 @click.option("--budget", default="2x", show_default=True, help='How long it may take: 1.8x, 18h or "fri 09:00".')
@@ -91,26 +90,19 @@ def solve(**asked: Any) -> None:
         if curve is not None:
             answer["frontier"] = asdict(curve)["points"]
             answer["earliest_within"] = earliest_within([(point.finish_s, point.gco2_g) for point in curve])
-        if made.beside is not None:
-            answer["signals"] = [asdict(one) for one in made.beside]
         click.echo(json.dumps(answer, allow_nan=False))
         return
     _show(made.problem, made.plan, curve, text, about)
-    for one in made.beside or ():
-        own, other, now = map(figures.grams, (one.plan_g, one.other_plan_g, one.run_now_g))
-        rest = f"its own plan {own}, the plan for the other signal {other}, run now {now}"
-        click.echo(f"By the {one.signal} signal ({one.source}): {rest}")
 
 
 class Solved(NamedTuple):
-    """A plan, the problem it solves, when that begins, what its figures are from, and the plans by each signal."""
+    """A plan, the problem it solves, when that begins, and what its figures are from."""
 
     problem: Problem
     plan: Schedule
     start_s: float
     about: str
     patience_pct: float | None
-    beside: Sequence[BySignal] | None = None
 
 
 def _of_file(asked: dict[str, Any], path: str) -> Solved:
@@ -132,7 +124,6 @@ def _of_file(asked: dict[str, Any], path: str) -> Solved:
 
 def _of_work(asked: dict[str, Any]) -> Solved:
     """The plan of work that does not exist yet. Raises OSError, ValueError or Failure."""
-    from carbontui.assumed import other_plans
     from carbontui.assumed.job import Grid, planned, stated
     from carbontui.commands.support.offers import of_this_machine
 
@@ -160,10 +151,7 @@ def _of_work(asked: dict[str, Any]) -> Solved:
         raise Failure("--weight needs prices: add --price FILE", 2)
     longest_s = units.parse_duration(asked["idle_limit"]) if asked["idle_limit"] else math.inf
     problem, plan = planned(job, grid, work_s, start_s, deadline_s, tol=asked["tol"], idle_limit_s=longest_s)
-    beside = None
-    if asked["signal"] == "marginal" and asked["zone"] and not plan.late_s:
-        beside = other_plans.beside_average(problem, plan, start_s, zones.key_of(asked["zone"]), grid.source)
-    return Solved(problem, plan, start_s, f"{grid.source}; {basis}", settings.patience, beside)
+    return Solved(problem, plan, start_s, f"{grid.source}; {basis}", settings.patience)
 
 
 def _grid_of(
