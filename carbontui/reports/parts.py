@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeVar
 
 from carbontui import units
@@ -214,10 +214,7 @@ def _shares(since_s: float, until_s: float, begun: Sequence[float]) -> list[tupl
 
 def rounded(values: Sequence[float], total: float, digits: int) -> list[float]:
     """Parts of a total as differences of rounded sums: printed, they add up to the printed total."""
-    sums, running = [0.0], 0.0
-    for value in values:
-        running += value
-        sums.append(round(min(running, total), digits))
+    sums = [0.0, *(round(min(running, total), digits) for running in accumulate(values))]
     if values:
         sums[-1] = round(total, digits)
     return [round(b - a, digits) for a, b in pairwise(sums)]
@@ -321,15 +318,7 @@ def draw(
         kwh=tuple(units.joules_to_kwh(amount) for amount in joules),
         watts=tuple(joules[k] / seconds[k] if seconds[k] > 0 else None for k in range(columns)),
         intensity=tuple(math.fsum(found) / len(found) if found else None for found in values),
-        emitted_g=tuple(_running(emitted)),
-        run_now_g=tuple(_running(run_now)) if any(run_now) else (),
+        emitted_g=tuple(accumulate(emitted)),
+        run_now_g=tuple(accumulate(run_now)) if any(run_now) else (),
         loss=tuple(losses[::thin]),
     )
-
-
-def _running(parts: list[float]) -> list[float]:
-    total, sums = 0.0, []
-    for part in parts:
-        total += part
-        sums.append(total)
-    return sums

@@ -193,7 +193,10 @@ class Ledger:
             with self._locked():
                 yield
         except OSError as error:
-            raise self._unusable(error) from None
+            why = f"{self.directory} cannot hold the site's ledger ({error.strerror or error})"
+            raise LedgerError(
+                f"{why}: set CARBONTUI_LEASE_DIR, for all jobs of this machine alike, to a local folder of yours"
+            ) from None
 
     def _event_file(self, event: str) -> Path:
         return self.directory / "events" / f"{event}.json"
@@ -277,12 +280,6 @@ class Ledger:
 
     def _file(self, job: str) -> Path:
         return self.directory / f"{job}.claim"
-
-    def _unusable(self, error: OSError) -> LedgerError:
-        why = f"{self.directory} cannot hold the site's ledger ({error.strerror or error})"
-        return LedgerError(
-            f"{why}: set CARBONTUI_LEASE_DIR, for all jobs of this machine alike, to a local folder of yours"
-        )
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

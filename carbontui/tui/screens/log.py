@@ -78,7 +78,7 @@ class LogScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.query_one(LogPage).title = f"{self._title}: output"
-        self._run(self._load_end())
+        self._run(self._load())
         self.set_interval(FOLLOW_EVERY_S, self._tick)
 
     def on_resize(self) -> None:
@@ -105,20 +105,14 @@ class LogScreen(Screen[None]):
     def _run(self, reading: Coroutine[Any, Any, None]) -> None:
         self.run_worker(reading, group="log", exclusive=True)
 
-    async def _load_end(self) -> None:
-        answer = await self._read(-PAGE_B)
-        if answer is not None:
-            self._take(answer)
-            self._following = True
-            self._show()
-
-    async def _load_at(self, offset: int, at_end: bool) -> None:
-        """Read the page that begins at `offset`, and show its end or its start."""
-        answer = await self._read(max(0, offset))
+    async def _load(self, offset: int = -PAGE_B, *, at_end: bool = True) -> None:
+        """Read the page that begins at `offset`, and show its end or its start; the last page of all is followed."""
+        answer = await self._read(offset)
         if answer is not None:
             self._take(answer)
             page = self.query_one(LogPage)
             page.top = len(page.rows) if at_end else 0
+            self._following = self._following or offset < 0
             self._show()
 
     def _take(self, answer: protocol.LogAnswer) -> None:
@@ -143,7 +137,7 @@ class LogScreen(Screen[None]):
         if answer is None or not answer.text:
             return
         if answer.size - answer.next > PAGE_B or answer.offset < self._next:
-            await self._load_end()
+            await self._load()
             return
         self._lines.feed(answer.text)
         self._next, self._size_b = answer.next, answer.size
@@ -169,10 +163,10 @@ class LogScreen(Screen[None]):
         top = page.top + rows
         if top < 0 and self._begin > 0:
             self._following = False
-            self._run(self._load_at(self._begin - PAGE_B + 4096, at_end=True))
+            self._run(self._load(max(0, self._begin - PAGE_B + 4096)))
             return
         if top > last and self._next < self._size_b:
-            self._run(self._load_at(self._next - 4096, at_end=False))
+            self._run(self._load(max(0, self._next - 4096), at_end=False))
             return
         page.top = max(0, min(last, top))
         self._following = page.top >= last and self._next >= self._size_b
@@ -183,10 +177,10 @@ class LogScreen(Screen[None]):
 
     def action_first(self) -> None:
         self._following = False
-        self._run(self._load_at(0, at_end=False))
+        self._run(self._load(0, at_end=False))
 
     def action_last(self) -> None:
-        self._run(self._load_end())
+        self._run(self._load())
 
     # --- looking for something ---
 
@@ -223,7 +217,7 @@ class LogScreen(Screen[None]):
 
     async def _other_file(self) -> None:
         if await self._turn(not self._err):
-            await self._load_end()
+            await self._load()
         else:
             self._say("its stderr is in this output")
 
