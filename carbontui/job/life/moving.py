@@ -37,8 +37,8 @@ TRAINS_S = 600.0
 STAGE_S = 600.0
 """Bounds of the phases: for the keeper to reach the machine, for the checkpoint, for the first step there, and for
 what has arrived to be read again."""
-SLOWEST_B_S = 50_000
-"""A copy that is slower than this, besides STAGE_S, is given up."""
+COPY_S = 2 * 86400.0
+"""Of one copy, which rsync itself gives up after a minute in which nothing comes."""
 OURS = ".carbontui"
 LEFT_HERE = ("hook/", "*.lock", "*.tmp", "exit.room", ".*")
 """Of the job's directory: what each machine makes for itself."""
@@ -308,7 +308,7 @@ class Transfer:
                 input=given,
                 capture_output=True,
                 check=False,
-                timeout=STAGE_S + self.cargo.bytes / SLOWEST_B_S,
+                timeout=COPY_S,
             )
         except FileNotFoundError:
             raise NotMoved(f"job {self.job.id} stays: rsync is not installed here") from None
