@@ -13,7 +13,7 @@ import os
 import sys
 from typing import NoReturn
 
-from carbontui import __version__, hooks, units
+from carbontui import hooks, units
 from carbontui.system import isolation
 
 isolation.forget_pythonpath()  # before anything else is imported: `module load` may have put another click there
@@ -21,6 +21,7 @@ isolation.forget_pythonpath()  # before anything else is imported: `module load`
 import click  # noqa: E402
 from click.shell_completion import CompletionItem  # noqa: E402
 
+from carbontui.client import version  # noqa: E402
 from carbontui.commands.support.command import UTC, WHOLE_HELP, Failure, in_utc, whole_help  # noqa: E402
 from carbontui.system import streams  # noqa: E402
 
@@ -96,6 +97,8 @@ VERBS |= {verb: module for module, verbs in TOGETHER.items() for verb in verbs}
 MEANT = {"kill": "stop", "ps": "ls", "start": "run", "top": "attach", "logs": "log"}
 MEANT |= {"help": "--help", "version": "--version"}
 """What other programs call it."""
+MEANT_OPTIONS = {"--deadline": '--budget "fri 09:00"', "--until": '--budget "fri 09:00"', "--gpus": "--boards"}
+"""The same, of options."""
 DAILY = {verb for verbs in DAY.values() for verb in verbs}
 ZONELESS = {
     "run",
@@ -184,8 +187,22 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def say_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """The version with its commit, which only this asks for."""
+    if wanted:
+        click.echo(f"carbontui, version {version.full()}")
+        ctx.exit()
+
+
 @click.group(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="carbontui")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=say_version,
+    help="Show the version and exit.",
+)
 @click.option("--readonly", is_flag=True, help="Look only: no key can change anything.")
 @click.option("--hosts", metavar="A,B", help="Also show the jobs of these machines, over your own ssh.")
 @click.option("--there", default="carbontui", metavar="COMMAND", help="carbontui on those, if not on the PATH.")
@@ -217,6 +234,27 @@ def cli(ctx: click.Context, readonly: bool, hosts: str | None, there: str, utc: 
         raise click.UsageError("--readonly is for the screen: carbontui --readonly, or carbontui attach --readonly")
 
 
+def _hint(error: click.BadParameter) -> str:
+    return error.param.get_error_hint(error.ctx).replace("'", "") if error.param and error.ctx else ""
+
+
+def repaired(error: click.ClickException) -> str:
+    """What click says of wrong use, with the repair: what a missing option is, which one was meant."""
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        usage = " ".join(error.ctx.get_usage().split()[1:]) if error.ctx else ""
+        what = (isinstance(error.param, click.Option) and error.param.help) or usage
+        return f"{_hint(error)} is missing: {what}"
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        return f"{_hint(error)}: {error.message}"
+    if isinstance(error, click.NoSuchOption):
+        import difflib
+
+        near = difflib.get_close_matches(error.option_name, error.possibilities or (), 1, 0.7)
+        meant = MEANT_OPTIONS.get(error.option_name) or next(iter(near), "")
+        return f"no option {error.option_name}; " + (f"did you mean {meant}?" if meant else "see --help --all")
+    return error.format_message()
+
+
 def main() -> NoReturn:
     """Entry point: wrong use is one line and exit 2, never a traceback."""
     streams.repair()
@@ -230,7 +268,7 @@ def main() -> NoReturn:
         error.show()
         sys.exit(error.code)
     except click.ClickException as error:
-        click.echo(f"carbontui: {error.format_message()}", err=True)
+        click.echo(f"carbontui: {repaired(error)}", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)

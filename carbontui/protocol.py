@@ -1163,11 +1163,13 @@ class Ability(Struct, frozen=True):
 
 
 class AbilitiesAnswer(Numbered, tag="abilities", frozen=True):
-    """`curve` is the calibrated speed curve, one line per level, if it is known; an unload takes `unload_s`."""
+    """`curve` is the calibrated speed curve, one line per level, if it is known; an unload takes `unload_s`, a
+    start after it `start_s`."""
 
     rows: tuple[Ability, ...]
     curve: tuple[str, ...] = ()
     unload_s: float = 30.0
+    start_s: float = 60.0
 
 
 class GridAsk(Numbered, tag="grid", frozen=True):

@@ -113,7 +113,7 @@ INSIDE_JOB = {
     RECORD: {CORE, TERMS, FILES},
     CORE: {TERMS, *(f"{JOB}.{name}" for name in MESSAGES)},
     f"{JOB}.worker": set(),
-    f"{JOB}.keeper": {f"{FILES}.places", f"{FILES}.records"},
+    f"{JOB}.keeper": {f"{FILES}.places", f"{TERMS}.records", f"{TERMS}.border"},
     LIFE: {TERMS, FILES, f"{JOB}.keeper"},
     FILES: {TERMS},
     TERMS: set(),
@@ -339,7 +339,8 @@ def test_the_state_of_a_job_is_replaced_by_an_event_and_by_a_restore_alone():
 @pytest.mark.parametrize("module", sorted(m for m in FILE_OF if within(m, [f"{JOB}.keeper"])))
 def test_the_keeper_imports_the_standard_library_alone(module):
     system = (f"carbontui.system.{name}" for name in ("isolation", "life", "local_socket", "proc"))
-    known = {f"{JOB}.keeper", f"{FILES}.places", f"{FILES}.records", "carbontui.client.inject", *system}
+    ours = (f"{JOB}.keeper", f"{FILES}.places", f"{TERMS}.records", f"{TERMS}.border", "carbontui.client.inject")
+    known = {*ours, *system}
     foreign = {name for name in names()[module] if not module_of(name)}
     foreign = {name for name in foreign if name.split(".")[0] not in sys.stdlib_module_names}
     assert foreign | {other for other in imports()[module] if not within(other, known)} == set()

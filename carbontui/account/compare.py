@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from importlib import resources
 from typing import Literal, NamedTuple, TypeVar
 
@@ -93,6 +94,8 @@ class BoardSpec(NamedTuple):
     fp32_tflops: float
     fp16_tflops: float | None
     tdp_w: float
+    idle_w: float | None = None
+    """Without any process on it."""
 
 
 class Used(NamedTuple):
@@ -139,18 +142,13 @@ def as_used(row: Elsewhere, work: Work) -> Elsewhere:
     return row._replace(here=True, **work.used._asdict())
 
 
-class Throughput(NamedTuple):
-    """A published rate of a training on one board; comparable inside one task, precision and source alone."""
-
-    task: str
-    source: str
-    precision: str
-    gpu: str
-    rate: float
+YEARLY = "operational mean of 2024 (Google)"
+"""The one basis of intensity of the table of rented boards."""
 
 
 class Rented(NamedTuple):
-    """A board that can be rented: per board and hour. `intensity` is the region's yearly mean, None where not known."""
+    """A board that can be rented: per board and hour. `intensity` is the operational yearly mean of the region's grid
+    `zone`, None where not known."""
 
     provider: str
     region: str
@@ -158,6 +156,7 @@ class Rented(NamedTuple):
     per_hour: float
     date: str
     intensity: float | None
+    zone: str | None = None
 
 
 def known(name: str, boards: Iterable[BoardSpec]) -> BoardSpec | None:
@@ -180,20 +179,6 @@ def speed(there: BoardSpec, here: BoardSpec, precision: PublishedPrecision) -> f
     return TFLOPS_SHARE * a / b + BANDWIDTH_SHARE * there.bandwidth_gbs / here.bandwidth_gbs
 
 
-def published(
-    rates: Iterable[Throughput], task: str, precision: PublishedPrecision, here: BoardSpec
-) -> dict[str, tuple[float, str]]:
-    """{short name: (speed against `here`, source)} for a task; of several sources the one whose name sorts last, which
-    is the newest version. Empty where no source has the board at hand."""
-    found: dict[str, tuple[float, str]] = {}
-    matching = [rate for rate in rates if rate.task == task and rate.precision == precision]
-    for source in sorted({rate.source for rate in matching}):
-        same = {rate.gpu: rate.rate for rate in matching if rate.source == source}
-        if own := same.get(here.short):
-            found |= {gpu: (rate / own, f"{task}, {source}") for gpu, rate in same.items()}
-    return found
-
-
 def rented(work: Work, elsewhere: Iterable[Elsewhere], offers: Iterable[Rented]) -> list[Elsewhere]:
     """The same work on rented boards, cheapest first; `elsewhere` are the boards as `on_boards` has them."""
     by_board = {row.name: row for row in elsewhere}
@@ -204,9 +189,16 @@ def rented(work: Work, elsewhere: Iterable[Elsewhere], offers: Iterable[Rented])
             continue
         name = " ".join(filter(None, (offer.provider, offer.region, offer.gpu)))
         cost = offer.per_hour * work.boards * row.time_s / 3600.0
-        how = f"{row.how}; {offer.per_hour:g} per board and hour, {offer.date}"
+        grid = f"; {offer.zone} {YEARLY}" if offer.zone and offer.intensity is not None else ""
+        how = f"{row.how}; {offer.per_hour:g} per board and hour, {offer.date}{grid}"
         found.append(row._replace(name=name, here=False, gco2_g=_times(row.kwh, offer.intensity), how=how, cost=cost))
     return sorted(found, key=lambda row: row.cost or 0.0)
+
+
+def by_yearly_mean(own: Elsewhere, zone: str | None, offers: Iterable[Rented]) -> Elsewhere:
+    """The job's own row as the rented ones count: by the yearly mean of its zone, where an offer's grid is the same."""
+    mean = next((offer.intensity for offer in offers if zone and offer.zone == zone), None)
+    return own._replace(gco2_g=_times(own.kwh, mean), how=own.how if mean is None else f"{own.how}; {zone} {YEARLY}")
 
 
 def on_boards(
@@ -216,30 +208,20 @@ def on_boards(
     *,
     precision: PublishedPrecision,
     values: Mapping[str, float],
-    measured: Mapping[str, tuple[float, str]] | None = None,
 ) -> list[Elsewhere]:
     """The same work on as many of each board with enough memory, least energy first. `values` are speeds the user gave,
-    by short name; `measured` published ones of a similar task."""
+    by short name."""
     found = []
     for board in boards:
         given = next((factor for name, factor in values.items() if known(name, [board])), None)
-        known_rate = (measured or {}).get(board.short)
-        factor = 1.0 if board == here else given or (known_rate[0] if known_rate else speed(board, here, precision))
+        factor = 1.0 if board == here else given or speed(board, here, precision)
         fits = work.memory_used_b is None or board.memory_gb * 1e9 >= work.memory_used_b / work.boards
         if factor is None or not fits:
             continue
         time_s = work.work_s / factor
         watts = work.boards_w * board.tdp_w / here.tdp_w + work.rest_w
         kwh = joules_to_kwh(watts * time_s)
-        how = (
-            "as given"
-            if board == here
-            else "speed as given"
-            if given
-            else known_rate[1]
-            if known_rate
-            else "rule of thumb"
-        )
+        how = "as given" if board == here else "speed as given" if given else "rule of thumb"
         row = Elsewhere(board.short, factor, time_s, kwh, _times(kwh, work.intensity), how)
         found.append(as_used(row, work) if board == here else row)
     return sorted(found, key=lambda other: other.kwh)
@@ -271,7 +253,7 @@ def _table(name: str, kind: type[T], *columns: str) -> list[T]:
 
 def boards() -> list[BoardSpec]:
     """The published figures that ship with carbontui."""
-    figures = ("memory_gb", "bandwidth_gbs", "fp32_tflops", "fp16_tflops", "tdp_w")
+    figures = ("memory_gb", "bandwidth_gbs", "fp32_tflops", "fp16_tflops", "tdp_w", "idle_w")
     return _table("gpus.csv", BoardSpec, "device_name", "short_name", *figures)
 
 
@@ -285,16 +267,13 @@ def countries() -> dict[str, tuple[float, str]]:
     }
 
 
-def throughputs() -> list[Throughput]:
-    return _table("throughput.csv", Throughput, "task", "source", "precision", "gpu", "rate")
-
-
 def cloud_prices() -> list[Rented]:
     """Dated example prices of boards to rent, with the yearly mean of their region's grid where it is known."""
-    columns = ("provider", "region", "gpu", "usd_per_gpu_hour", "date", "gco2_per_kwh")
+    columns = ("provider", "region", "gpu", "usd_per_gpu_hour", "date", "operational_gco2_per_kwh", "zone")
     return [offer._replace(date=f"USD, {offer.date}") for offer in _table("cloud-prices.csv", Rented, *columns)]
 
 
+@lru_cache(maxsize=64)
 def board(name: str) -> BoardSpec | None:
     """The board with this driver name or short name."""
     return known(name, boards())

@@ -163,37 +163,6 @@ REFITS = 4
 """Iterations until the weights have converged."""
 
 
-def fixed_and_rate(sizes: Sequence[float], times: Sequence[float]) -> Tuple[float, float]:
-    """(a, b) of time = a + b x size. Multiplying a short run's time by the ratio of sizes would multiply the fixed part
-    a as well. Least squares, weighted by 1 / expected time^2: what deviates by a share of itself counts at that share.
-    Weights from the times themselves would favour those that came out short, and be too low by twice their variance.
-
-    Raises ValueError for fewer than two different sizes."""
-    if len(set(sizes)) < 2 or len(sizes) != len(times) or min(times) <= 0 or min(sizes) <= 0:
-        raise ValueError("needs positive times of at least two different sizes")
-    fixed, rate, each = 0.0, 0.0, [1.0 / (size * size) for size in sizes]
-    for _ in range(REFITS):
-        mass, mean_n, square = moments(sizes, each)
-        mean_t = math.fsum(w * t for w, t in zip(each, times)) / mass
-        rate = math.fsum(w * (n - mean_n) * (t - mean_t) for w, n, t in zip(each, sizes, times)) / square
-        fixed = mean_t - rate * mean_n
-        each = weights(sizes, times, fixed, rate)
-    return fixed, rate
-
-
-def weights(sizes: Sequence[float], times: Sequence[float], fixed: float, rate: float) -> List[float]:
-    """1 / expected time^2 of each size."""
-    least = min(times)
-    return [1.0 / max(least, fixed + rate * size) ** 2 for size in sizes]
-
-
-def moments(sizes: Sequence[float], weights: Sequence[float]) -> Tuple[float, float, float]:
-    """The sum of the weights, the weighted mean of the sizes, and the weighted sum of squares about it."""
-    mass = math.fsum(weights)
-    middle = math.fsum(w * n for w, n in zip(weights, sizes)) / mass
-    return mass, middle, math.fsum(w * (n - middle) ** 2 for w, n in zip(weights, sizes))
-
-
 @lru_cache(maxsize=None)
 def t_quantile(confidence: float, degrees: int) -> float:
     """Half the width of the central `confidence` of Student's t, in its own units; bisection on the incomplete beta."""

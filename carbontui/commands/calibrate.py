@@ -15,6 +15,7 @@ from carbontui.commands.override import guess
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, live_jobs, refused
 from carbontui.job.files import store
+from carbontui.job.terms import records
 from carbontui.power.curves import curve, files
 from carbontui.text import figures, situation
 
@@ -49,7 +50,7 @@ def calibrate(job: str | None, show: bool, as_json: bool, target: Path | None, s
 
 def _export(job: store.Job, target: Path) -> str:
 
-    record = store.read_json(job.dir / "job.json") or {}
+    record = records.read_json(job.dir / "job.json") or {}
     found = files.of_script(files.fingerprint(job.argv, Path(str(record.get("cwd", "/")))))
     if found is None:
         raise Failure("no curve has been measured here for this script yet; measure one: carbontui calibrate", 3)

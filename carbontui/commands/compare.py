@@ -127,19 +127,15 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
 @click.option(
     "--speedup", multiple=True, metavar="GPU=FACTOR", help="A speedup you know, instead of the rule of thumb."
 )
-@click.option(
-    "--task", metavar="NAME", help="A published training like yours: resnet50, bert_base_squad, mlperf-bert ..."
-)
 @click.option("--clouds", is_flag=True, help="Rented boards at dated example prices, cheapest first.")
 @click.option("--cloud-price", multiple=True, metavar="WHO:GPU=PRICE", help="A price per board and hour that you know.")
 @click.option(
     "--zones", is_flag=True, help="Other zones by their grid's intensity now, countries by their yearly mean."
 )
-@click.option("--hours", is_flag=True, help="The same work started now, in 3 h, tonight ...")
 @click.option("--budgets", is_flag=True, help="The best plans within 1x, 1.5x, 2x and 3x of its time.")
 @click.option("--hosts", metavar="A,B", help="The rest of it on your other machines, over ssh, with the move's cost.")
 @there_option
-@click.option("--zone", shell_complete=zone_keys, help="The zone of --hours and --budgets (default: the job's).")
+@click.option("--zone", shell_complete=zone_keys, help="The zone of --budgets (default: the job's).")
 @click.option("--intensity", help="Your own carbon intensity at all hours, gCO2/kWh.")
 @click.option("--board-w", help="TDP of one board, where its power was not measured.")
 @click.option("--utilisation", type=Finite(0), help="Share of the TDP that it draws under load, like 0.8.")
@@ -178,17 +174,13 @@ def compare(job: str | None, show: bool, **asked: Any) -> None:
 
 def _compared(job: str | None, asked: dict[str, Any], every: list[BoardSpec]) -> Comparison:
     by_cloud = bool(asked["clouds"] or asked["cloud_price"])
-    if sum((asked["zones"], by_cloud, asked["hours"], asked["budgets"], asked["hosts"] is not None)) > 1:
-        raise Failure("--zones, --clouds, --hours, --budgets and --hosts exclude each other: give one", 2)
-    if asked["zone"] is not None and not (asked["hours"] or asked["budgets"]):
-        raise Failure("--zone belongs to --hours and --budgets; --only DE shows one row of --zones", 2)
+    if sum((asked["zones"], by_cloud, asked["budgets"], asked["hosts"] is not None)) > 1:
+        raise Failure("--zones, --clouds, --budgets and --hosts exclude each other: give one", 2)
+    if asked["zone"] is not None and not asked["budgets"]:
+        raise Failure("--zone belongs to --budgets; --only DE shows one row of --zones", 2)
     given = {"intensity": asked["intensity"], "board_w": asked["board_w"], "utilisation": asked["utilisation"]}
     settings = settings_for(**given).settings
     told, offers = _speedups(asked["speedup"], every), _offers(asked["cloud_price"], every) if by_cloud else []
-    rates = comparing.throughputs()
-    known = {rate.task for rate in rates}
-    if asked["task"] is not None and asked["task"] not in known:
-        raise Failure(f"--task: no published figures for {asked['task']!r}; known: {', '.join(sorted(known))}", 2)
     with refused("", story.NoStory, code=3):
         run = story.build(found := talk.find(job), status=talk.live_status(found))
         work = elsewhere.work_of(run, settings, given=asked["board_w"] is not None)
@@ -196,22 +188,18 @@ def _compared(job: str | None, asked: dict[str, Any], every: list[BoardSpec]) ->
         return _hosts(run, work, asked["hosts"], asked["there"])
     if asked["zones"]:
         return _zones(run, work)
-    if asked["hours"] or asked["budgets"]:
-        return _times(run, work, asked["zone"], settings, hours=asked["hours"])
+    if asked["budgets"]:
+        return _budgets(run, work, asked["zone"], settings)
     if not run.status.gpus and work.boards_w <= 0:
         raise Failure(
-            f"job {run.status.job} used no GPU, so what one would do for it is not known; --zones, --hours and"
+            f"job {run.status.job} used no GPU, so what one would do for it is not known; --zones and"
             " --budgets compare it, and if it ran on one: --gpu NAME --board-w WATTS",
             2,
         )
     with refused():
         here = elsewhere.board_of(run, asked["gpu"], every)
-    measured = {} if asked["task"] is None else comparing.published(rates, asked["task"], asked["precision"], here)
-    if asked["task"] is not None and not measured:
-        without = f"no published figure for {asked['task']} in {asked['precision']} on {here.short}"
-        click.echo(f"carbontui: {without}: using the rule of thumb", err=True)
-    rows = comparing.on_boards(work, here, every, precision=asked["precision"], values=told, measured=measured)
-    return _clouds(work, rows, offers) if by_cloud else _boards(rows)
+    rows = comparing.on_boards(work, here, every, precision=asked["precision"], values=told)
+    return _clouds(work, rows, offers, run.options.zone) if by_cloud else _boards(rows)
 
 
 def _boards(rows: list[Elsewhere]) -> Comparison:
@@ -220,16 +208,19 @@ def _boards(rows: list[Elsewhere]) -> Comparison:
     return Comparison(rows, own, speeds=True, said=(best,) if own is not None and rows[0] == own else ())
 
 
-def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented]) -> Comparison:
-    own = next((row for row in rows if row.here), None)
+def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented], zone: str | None) -> Comparison:
+    own = next((comparing.by_yearly_mean(row, zone, offers) for row in rows if row.here), None)
     rented = comparing.rented(work, rows, offers)
     if not rented:
         raise Failure("no offered board has a known speed and enough memory for this work", 3)
     said = [
-        "on-demand example prices are out of date within weeks: ask the provider; regions by their grid's yearly mean",
+        "on-demand example prices are out of date within weeks: ask the provider",
+        f"CO2 of rented boards is by the {comparing.YEARLY} of their grid",
         "no open table lists spot prices; give yours: --cloud-price 'aws spot:H100 SXM5 80GB=3.9'",
     ]
-    if own is not None and own.gco2_g is not None:
+    if own is not None and own.gco2_g is None:
+        said.insert(0, f"here: {figures.kwh(own.kwh)}; no such yearly mean is known for {zone or 'its grid'}")
+    elif own is not None and own.gco2_g is not None:
         less = [row for row in rented if row.gco2_g is not None and row.gco2_g < own.gco2_g]
         staying = f"here: {figures.kwh(own.kwh)}, {figures.grams(own.gco2_g)}"
         said.insert(
@@ -281,26 +272,29 @@ def _zones(run: story.RunStory, work: Work) -> Comparison:
     return Comparison(rows, own, said=tuple(said), apart=others + yearly)
 
 
-def _times(run: story.RunStory, work: Work, zone: str | None, settings: config.Settings, *, hours: bool) -> Comparison:
+def _budgets(run: story.RunStory, work: Work, zone: str | None, settings: config.Settings) -> Comparison:
     from carbontui.assumed import other_plans
     from carbontui.plan.problem import ProblemError
 
     now_s = time.time()
     outlook = _outlook(run, work, zone, settings.intensity, now_s)
-    if hours:
-        rows = other_plans.at_hours(work, outlook, other_plans.start_hours(now_s), now_s)
-        best = "starting now is best: no hour in the table emits less"
-    else:
-        with refused("", ProblemError, code=3):
-            rows = other_plans.within_budgets(work, outlook, BUDGETS, now_s, run.options.patience)
-        best = "more time saves nothing: the plan within 1x is the best"
+    with refused("", ProblemError, code=3):
+        rows = other_plans.within_budgets(work, outlook, BUDGETS, now_s, run.options.patience, caps=_caps(run))
     theirs = run.options.budget.replace(".0x", "x")
     own, said = next((row for row in rows if row.name == theirs), rows[0]), []
     if all((row.gco2_g or 0.0) >= (rows[0].gco2_g or 0.0) * (1 - WORTH) for row in rows):
-        said.append(best)
-    if not hours:
-        said.append("levels are from public measurements, not from your board: to measure it, carbontui calibrate")
+        said.append("more time saves nothing: the plan within 1x is the best")
+    said.append("levels are from public measurements, not from your board: to measure it, carbontui calibrate")
     return Comparison(rows, own, said=tuple(said))
+
+
+def _caps(run: story.RunStory) -> bool:
+    """Whether its boards take caps: as they say where they are here, else assumed."""
+    from carbontui.commands.support import offers as here
+
+    own = {gpu.uuid for gpu in run.status.gpus}
+    found = [board for board in here.boards() if board.uuid in own]
+    return run.options.cap and (here.take_caps(found) if len(found) == len(own) else bool(own))
 
 
 def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float | None, now_s: float) -> GridForecast:

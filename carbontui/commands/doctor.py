@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -30,11 +32,13 @@ from carbontui.power.agent.handle import read_once
 from carbontui.power.limit import leases
 from carbontui.power.metering.supply import Supply
 from carbontui.system import streams, systemd
-from carbontui.text import figures
+from carbontui.text import figures, first_run
 from carbontui.text.sources import COUNTS, PUES, SIGNS
 
 Verdict = Literal["ok", "note", "missing"]
 FIRST_VIEW_S = 6.0
+WORK_S = 8 * 3600.0
+"""Work for which it says what budgets give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +192,21 @@ def boundary_findings() -> list[Finding]:
     return [Finding("counted", "ok", f"{text}; host watts: {host}; PUE {found['pue']:g} ({PUES[found['pue_why']]})")]
 
 
+def plan_findings() -> list[Finding]:
+    """What a budget would give a job on this machine, as `run` offers it."""
+    from carbontui.commands.support.offers import gives, of_this_machine
+
+    with contextlib.suppress(Failure, ValueError):
+        settings = settings_for().settings
+        zone, _ = zones.find(settings.zone)
+        job, basis = of_this_machine(settings)
+        found = gives(job, zone.key, WORK_S, time.time()) if zone else []
+        first, *offers = first_run.offers(zone.key, WORK_S, found, known=False) if zone and found else [""]
+        told = f"; {first} {'; '.join(offer.strip() for offer in offers)}" if offers else ""
+        return [Finding("plans", "ok", f"{basis}{told}")]
+    return []
+
+
 async def power_findings(mend: bool) -> list[Finding]:
     """GPUs, CPU and what may be set, as the agent finds them; stale limits, restored with --mend."""
     found: list[Finding] = []
@@ -267,7 +286,7 @@ def doctor(
         findings += command_findings(command)
     else:
         findings += state_findings() + socket_findings() + logout_findings() + settings_findings() + grid_findings()
-        findings += boundary_findings()
+        findings += boundary_findings() + plan_findings()
         findings += [Finding("hook", "ok", f"installed: {path}") for path in installed()]
         findings += extension_findings() + job_findings(mend) + asyncio.run(power_findings(mend))
     if as_json:

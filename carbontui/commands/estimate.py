@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import click
 import msgspec
 
 from carbontui import protocol
-from carbontui.account.estimate import is_narrow, of_steps
+from carbontui.account.estimate import is_narrow
 from carbontui.commands import override, run
 from carbontui.commands.support import run_values, talk
 from carbontui.commands.support.command import Count, Failure, overrides, refused
@@ -24,7 +25,7 @@ from carbontui.job.life import launch
 from carbontui.job.terms import spec as job_spec
 from carbontui.system import streams
 from carbontui.text import account as account_words
-from carbontui.text import situation
+from carbontui.text import first_run, situation
 
 LONGEST_S = 90.0
 LEAST_S = 20.0
@@ -42,7 +43,9 @@ VARIABLE = "CARBONTUI_ESTIMATE"
 @click.option(
     "--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV for the CO2."
 )
-@click.option("--steps", type=Count(1), help="Optimizer steps of the whole run, if the script does not report them.")
+@click.option(
+    "--steps", type=Count(1, 10**15), help="Optimizer steps of the whole run, if the script does not report them."
+)
 @click.option("--gpu-price", help="Currency per GPU hour.")
 @click.option("--currency", help="ISO code of every price, like EUR.")
 @overrides
@@ -85,15 +88,24 @@ def estimate(
     if as_json:
         click.echo(talk.as_json(in_full(status)))
     else:
-        for line in trial_lines(status):
+        for line in (*trial_lines(status), *_offers(status, options)):
             click.echo(line)
     if status.estimate is None and status.per_1000_steps is None:
         raise Failure(why_none(status), 3)
-    if tty and not yes and not as_json and status.estimate is None:
-        steps = _total(status)
     if tty and not yes and not as_json and click.confirm("Run it now as a job?", default=False):
         os.environ.pop(VARIABLE, None)
         ctx.invoke(run.run, command=command, grid_file=grid_file, steps=steps, **given)
+
+
+def _offers(status: protocol.Status, options: job_spec.Options) -> Iterator[str]:
+    """What each budget would give the whole run on this machine, where its length and zone are known."""
+    from carbontui.commands.support.offers import gives, of_this_machine
+
+    if status.estimate is None or not options.zone:
+        return
+    job, _ = of_this_machine(run_values.settings_for().settings)
+    work_s = status.estimate.work_s
+    yield from first_run.offers(options.zone, work_s, gives(job, options.zone, work_s, time.time()), known=True)
 
 
 def in_full(status: protocol.Status) -> dict[str, Any]:
@@ -103,17 +115,6 @@ def in_full(status: protocol.Status) -> dict[str, Any]:
     if status.estimate is not None or status.per_1000_steps is not None:
         found["estimate"] = (found.get("estimate") or {}) | paces
     return found
-
-
-def _total(status: protocol.Status) -> int | None:
-    """The steps of the whole run as the user says, and what they take; None where that is not known."""
-    text = f"{asked(status)} Steps of the whole run (Enter: not known)"
-    answer = click.prompt(text, default="", show_default=False)
-    pace = status.per_1000_steps
-    steps = int(answer) if answer.isascii() and answer.isdigit() and int(answer) > 0 else None
-    if steps is not None and pace is not None:
-        click.echo(f"{'whole run':<10} {account_words.pace_row(of_steps(pace, steps))}")
-    return steps
 
 
 def asked(status: protocol.Status) -> str:

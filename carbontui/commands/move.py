@@ -7,8 +7,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple, TypeVar
 
 import click
 
@@ -19,11 +18,14 @@ from carbontui.commands.support.run_values import here, settings_for
 from carbontui.job.files import places
 from carbontui.job.life import receiving
 from carbontui.job.life.moving import NotMoved, Transfer
+from carbontui.job.terms import border, records
 from carbontui.job.terms.budget import parse_until
 from carbontui.reports import elsewhere
 from carbontui.reports.story import NoStory
 from carbontui.system import ssh
 from carbontui.text import figures
+
+T = TypeVar("T")
 
 
 @click.command()
@@ -119,30 +121,21 @@ def receive(step: str, job: str) -> None:
     if step == "hold":
         receiving.converse(job, _receive, _say)
         return
-    asked = _receive()
-    with refused("", (receiving.NotTaken, OSError, KeyError), code=1):
+    with refused("", (receiving.NotTaken, OSError), code=1):
         loaded = settings_for()
-        own = {
-            **here(loaded, None),
-            "price_zone": loaded.settings.price_zone,
-        }
+        own = {**here(loaded, None), "price_zone": loaded.settings.price_zone}
         if step == "check":
-            zone = {"zone": own["zone"] or "", "zone_why": own["zone_why"]}
-            _say({**receiving.check(job, asked), **zone})
+            _say(receiving.check(job, _receive(border.CheckAsk), own["zone"] or "", own["zone_why"]))
         else:
-            receiving.stage(job, asked, own)
-            _say({"ready": True})
+            receiving.stage(job, _receive(border.StageAsk), own)
+            _say(border.Staged(ready=True))
 
 
-def _receive() -> Mapping[str, Any]:
-    line = sys.stdin.buffer.readline()
+def _receive(kind: type[T]) -> T:
     with refused("what was sent cannot be read: ", code=1):
-        asked = json.loads(line or b"{}")
-        if not isinstance(asked, dict):
-            raise ValueError("not an object")
-    return asked
+        return records.decode(sys.stdin.buffer.readline(records.MOST_B + 1), kind)
 
 
-def _say(message: Mapping[str, Any]) -> None:
-    sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
+def _say(message: NamedTuple) -> None:
+    sys.stdout.buffer.write(json.dumps(message._asdict()).encode() + b"\n")
     sys.stdout.buffer.flush()

@@ -78,8 +78,7 @@ def _write(path: str, text: str) -> None:
 @click.option("--annex-xi", metavar="FILE", help="Time, energy and compute for the EU AI Act ('-': to stdout).")
 @click.option("--against", metavar="JOB", help="Compare with another run.")
 @click.option("--revise", is_flag=True, help="For a finished job: first apply the grid source's revised values.")
-@click.option("--receipt", "on_card", is_flag=True, help="On one card; --md, --svg FILE: as Markdown, as a picture.")
-@click.option("--svg", metavar="FILE", help="With --receipt ('-': to stdout).")
+@click.option("--receipt", "on_card", is_flag=True, help="On one card; with --md as Markdown.")
 @click.option("--methods", is_flag=True, help="A sentence to cite, a paragraph for a paper, and what it ran on.")
 @click.option("--explain", "told_why", is_flag=True, help="What it did, and why, in a few sentences.")
 @click.option("--all", "every", is_flag=True, help="All jobs of this machine, summed up.")
@@ -89,10 +88,8 @@ def report(job: str | None, **given: Any) -> None:
     invoke = click.get_current_context().invoke
     if given["on_card"] + given["told_why"] + given["every"] > 1:
         raise Failure("--receipt, --explain and --all exclude each other: give one", 2)
-    if given["svg"] and not given["on_card"]:
-        raise Failure("--svg belongs to --receipt", 2)
     if given["on_card"]:
-        invoke(receipt, job=job, svg=given["svg"], as_md=given["as_md"])
+        invoke(receipt, job=job, as_md=given["as_md"])
     elif given["told_why"]:
         invoke(explain, job=job)
     elif given["every"]:
@@ -202,14 +199,11 @@ def _last_error(run: story.RunStory) -> str:
 
 @click.command(hidden=True)
 @click.argument("job", required=False, shell_complete=any_jobs)
-@click.option("--svg", metavar="FILE", help="As a picture ('-': to stdout).")
 @click.option("--md", "as_md", is_flag=True, help="As Markdown.")
-def receipt(job: str | None, svg: str | None, as_md: bool) -> None:
+def receipt(job: str | None, as_md: bool) -> None:
     """Print a run's results on one card."""
     told = _load(job)
-    if svg is not None:
-        _write(svg, card.svg(told))
-    elif as_md:
+    if as_md:
         click.echo(card.markdown(told), nl=False)
     else:
         encoding = (sys.stdout.encoding or "").lower()
@@ -237,5 +231,3 @@ def history(by: totals.By, as_json: bool) -> None:
     real = [total for total in groups if total.name != totals.NOT_REAL]
     if besides := sum(total.excluded_wall_kwh for total in real):
         click.echo(f"besides, for tries, estimates and calibrations: {form.kwh(besides)}")
-    if said := figures.as_much(sum(total.gco2_g for total in real)):
-        click.echo(f"\nin all, {said}")

@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ USUAL = (
 )
 @click.option("--budget", help='How long it may take: 1.8x, 18h or "fri 09:00" (default 1.0x: no waiting).')
 @click.option("--work", help="Work of the whole run at full speed, like 8h.")
-@click.option("--steps", type=Count(1), help="Optimizer steps of the whole run.")
+@click.option("--steps", type=Count(1, 10**15), help="Optimizer steps of the whole run.")
 @click.option("--guess", is_flag=True, help="Plan with a guessed total, if none is given or reported.")
 @click.option("--objective", type=click.Choice(["carbon", "cost", "time"]), help="What a plan minimises.")
 @patience_option
@@ -177,7 +178,7 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
             handed=handed,
             screen=not given.get("take_input"),
             wait=bool(given.get("wait")),
-            assumes=assumed(given, chosen) if before is None else "",
+            assumes=assumed(given, chosen) if before is None else (),
             says=says,
         )
     except launch.LaunchError as error:
@@ -192,13 +193,14 @@ def note_of_input(handed: descriptors.Handed, once: bool) -> str:
     return ""
 
 
-def assumed(given: dict[str, Any], chosen: dict[str, Any]) -> str:
-    """What nobody has said of zone and budget, in words; '' where both were."""
-    origin = settings_of(given).origin
+def assumed(given: dict[str, Any], chosen: dict[str, Any]) -> tuple[str, str]:
+    """What nobody has said of zone and budget, and of the boundary, in words; '' where it was."""
+    origin, zone = settings_of(given).origin, ""
     own_zone = "default" not in origin["zone"] or not chosen["zone"]
-    if given.get("grid_file") or chosen["intensity_g_per_kwh"] is not None or "default" not in origin["budget"]:
-        return ""
-    return first_run.assumed(chosen["zone"], own_zone, chosen["budget"])
+    known = given.get("grid_file") or chosen["intensity_g_per_kwh"] is not None
+    if not known and "default" in origin["budget"]:
+        zone = first_run.assumed(chosen["zone"], own_zone, chosen["budget"])
+    return zone, first_run.counts(chosen["boundary"], chosen["boundary_why"])
 
 
 def settings_of(given: dict[str, Any]) -> config.Loaded:
@@ -288,7 +290,7 @@ def start_and_follow(
     handed: descriptors.Handed = descriptors.NOTHING,
     screen: bool = True,
     wait: bool = False,
-    assumes: str = "",
+    assumes: Sequence[str] = (),
     says: foreground.Narration | None = None,
     left_code: int = LEFT_RUNNING_EXIT,
 ) -> None:
@@ -343,12 +345,8 @@ def start_and_follow(
     notes = () if on_screen else start()
     start_of = f" (start {job.attempt + 1} of the scheduler's job)" if job.scheduler else ""
     goes_on = "" if before is None else f" goes on{start_of}"
-    says.joined(
-        f"job {job.job} ({job.name}){goes_on}",
-        assumes if before is None else "",
-        f"look with: carbontui attach {job.job}",
-        *notes,
-    )
+    said = f"job {job.job} ({job.name}){goes_on}", f"look with: carbontui attach {job.job}", *notes
+    says.start("; ".join(filter(None, said)), *assumes)
     code = front.follow()
 
     def say(more: str = "") -> None:

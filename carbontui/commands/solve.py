@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from carbontui.assumed.job import ExpectedSignal, Grid, TypicalDays
-    from carbontui.assumed.other_plans import BySignal
     from carbontui.plan.problem import Problem, Weight
     from carbontui.plan.results import Evaluation, PlanFrontier, Schedule
 
@@ -45,8 +44,6 @@ LONGEST_S = 60 * 86400.0
 MARGINAL_AHEAD_S = 4 * 86400.0
 BAR = 12
 """Characters of the most CO2 in a table."""
-DEFAULT_FULL_W = 300.0
-"""Board watts at full speed where none are given; an assumption, named as such in the output."""
 
 
 @click.command()
@@ -60,12 +57,12 @@ DEFAULT_FULL_W = 300.0
     type=click.Choice(["average", "marginal"]),
     default="average",
     show_default=True,
-    help="The signal in --grid; marginal without --grid: the zone's live source, and a plan by each signal.",
+    help="The signal in --grid; marginal without --grid: the zone's live source.",
 )
 @click.option("--work", help="Work at full speed, like 8h.")
 @click.option("--budget", default="2x", show_default=True, help='How long it may take: 1.8x, 18h or "fri 09:00".')
 @click.option("--start", help="When it starts: 2020-04-12 06:00, tomorrow 9 (default: now, or the file's first slot).")
-@click.option("--watts", type=WithUnit(units.parse_watts), default=DEFAULT_FULL_W, show_default=True, help="At full.")
+@click.option("--watts", type=WithUnit(units.parse_watts), help="At full speed, with caps (default: the GPUs here).")
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
 @assumptions
 @click.option("--idle-limit", help="The longest stillness on held boards, like 30m.")
@@ -93,26 +90,19 @@ def solve(**asked: Any) -> None:
         if curve is not None:
             answer["frontier"] = asdict(curve)["points"]
             answer["earliest_within"] = earliest_within([(point.finish_s, point.gco2_g) for point in curve])
-        if made.beside is not None:
-            answer["signals"] = [asdict(one) for one in made.beside]
         click.echo(json.dumps(answer, allow_nan=False))
         return
     _show(made.problem, made.plan, curve, text, about)
-    for one in made.beside or ():
-        own, other, now = map(figures.grams, (one.plan_g, one.other_plan_g, one.run_now_g))
-        rest = f"its own plan {own}, the plan for the other signal {other}, run now {now}"
-        click.echo(f"By the {one.signal} signal ({one.source}): {rest}")
 
 
 class Solved(NamedTuple):
-    """A plan, the problem it solves, when that begins, what its figures are from, and the plans by each signal."""
+    """A plan, the problem it solves, when that begins, and what its figures are from."""
 
     problem: Problem
     plan: Schedule
     start_s: float
     about: str
     patience_pct: float | None
-    beside: Sequence[BySignal] | None = None
 
 
 def _of_file(asked: dict[str, Any], path: str) -> Solved:
@@ -134,22 +124,25 @@ def _of_file(asked: dict[str, Any], path: str) -> Solved:
 
 def _of_work(asked: dict[str, Any]) -> Solved:
     """The plan of work that does not exist yet. Raises OSError, ValueError or Failure."""
-    from carbontui.assumed import other_plans
     from carbontui.assumed.job import Grid, planned, stated
+    from carbontui.commands.support.offers import of_this_machine
 
     weight = _weight(asked["weight"])
     if not asked["work"] or not (asked["zone"] or asked["grid_file"]):
         raise Failure("nothing to plan: give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
-    levels = f"levels of {asked['levels_file']}"
     counts = {name: asked[name] for name in ("host_w", "idle_w", "embodied")}
-    job = stated(asked["levels_file"], asked["watts"], asked["boundary"], caps=True, **counts)
-    speeds = f"speeds under caps of public measurements, {asked['watts']:.0f} W at full speed"
+    settings = settings_for(patience=asked["patience"]).settings
+    if asked["levels_file"] or asked["watts"]:
+        job = stated(asked["levels_file"], asked["watts"] or 0.0, asked["boundary"], caps=True, **counts)
+        stated_w = f"{asked['watts'] or 0:.0f} W at full speed, caps at speeds of public measurements"
+        basis = f"levels of {asked['levels_file']}" if asked["levels_file"] else stated_w
+    else:
+        job, basis = of_this_machine(settings, boundary=asked["boundary"], **counts)
     begin_s = units.parse_moment(asked["start"], time.time()) if asked["start"] else None
     grid = _grid_of(asked["zone"], asked["grid_file"], asked["signal"], begin_s)
     start_s = begin_s if begin_s is not None else grid.start_s if isinstance(grid, Grid) else time.time()
     work_s, deadline_s = _budgeted(asked["work"], asked["budget"], start_s)
-    patience_pct = settings_for(patience=asked["patience"]).settings.patience
-    job = replace(job, patience_pct=patience_pct)
+    job = replace(job, patience_pct=settings.patience)
     if asked["price_file"]:
         until_s = max(deadline_s, start_s + 2 * work_s)  # work that does not fit goes on after the deadline
         prices, _ = tariff.prices(asked["price_file"], start_s, until_s)
@@ -158,11 +151,7 @@ def _of_work(asked: dict[str, Any]) -> Solved:
         raise Failure("--weight needs prices: add --price FILE", 2)
     longest_s = units.parse_duration(asked["idle_limit"]) if asked["idle_limit"] else math.inf
     problem, plan = planned(job, grid, work_s, start_s, deadline_s, tol=asked["tol"], idle_limit_s=longest_s)
-    beside = None
-    if asked["signal"] == "marginal" and asked["zone"] and not plan.late_s:
-        beside = other_plans.beside_average(problem, plan, start_s, zones.key_of(asked["zone"]), grid.source)
-    about = f"{grid.source}; {levels if asked['levels_file'] else speeds}"
-    return Solved(problem, plan, start_s, about, patience_pct, beside)
+    return Solved(problem, plan, start_s, f"{grid.source}; {basis}", settings.patience)
 
 
 def _grid_of(

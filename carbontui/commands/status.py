@@ -91,8 +91,7 @@ def _used(status: protocol.Status, means: str, live: bool) -> Rows:
     """The account, and what is expected of it."""
     unmetered, so_far = account_words.unmetered(status), " so far" if live else ""
     covered = f", metered {metered}" if (metered := account_words.metered(status)) else ""
-    used = account_words.energy(status.energy_wall_kwh, status.account)
-    energy = f"{used}{covered}{_how(status, 'energy_wall_kwh')}"
+    energy = f"{account_words.drawn(status)}{covered}{_how(status, 'energy_wall_kwh')}"
     yield "energy", figures.NOT_METERED if unmetered else energy
     if status.boundary is not None and status.boundary.counted:
         yield "counted", f"{status.boundary.counted} [{status.boundary.kind}: {status.boundary.why}]"
@@ -208,16 +207,17 @@ def log(job: str | None, follow: bool, lines: int | None, as_json: bool, err: bo
     talk.warn_lost(found)
     if err and found.err is None:
         raise Failure(f"job {found.id} has one output: its stderr is in it, in the order it was written", 3)
-    paths = [found.err] if err else [found.log, *(() if as_json or found.err is None else (found.err,))]
+    paths = [found.err or found.log] if err else [found.log, *(() if as_json or not found.err else (found.err,))]
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(_opened(found, path, follow)) for path in paths if path is not None]
+        files = [_opened(found, path, follow) for path in paths]
+        stack.callback(lambda: [file.close() for file in files])
         if lines is not None:
             for file in files:
                 file.seek(runlog.last_lines(file, lines))
         offset = files[0].tell()
         outs = (sys.stdout.buffer, sys.stderr.buffer)
         clean = [streams.OutputText().piece if out.isatty() and not as_json else None for out in outs]
-        pieces = _pieces(files, found, follow)
+        pieces = _pieces(files, paths, found, follow)
         if as_json:
             for line in _objects((piece for _, piece in pieces), offset):
                 outs[0].write(line)
@@ -233,7 +233,7 @@ def _opened(job: store.Job, path: Path, wait: bool) -> BinaryIO:
     """An output file; `wait` waits for it, as a delayed start has written nothing yet. Raises Failure (3) if none."""
     while True:
         try:
-            return path.open("rb")
+            return runlog.written(path, job.alive("child")).open("rb")
         except FileNotFoundError:
             now = talk.live_status(store.load(job.dir) or job)
             if now.state not in protocol.LIVE_STATES:
@@ -241,18 +241,23 @@ def _opened(job: store.Job, path: Path, wait: bool) -> BinaryIO:
             if not wait:
                 raise Failure(f"job {job.id} has written nothing yet: {situation.reason(now)}", 3) from None
         except OSError as error:
-            raise Failure(f"{path}: {error.strerror}", 3) from None
+            raise Failure(f"{path}: {error.strerror or error}", 3) from None
         time.sleep(FOLLOW_S)
 
 
-def _pieces(files: Sequence[BinaryIO], job: store.Job, follow: bool) -> Iterator[tuple[int, bytes]]:
+def _pieces(files: list[BinaryIO], paths: Sequence[Path], job: store.Job, follow: bool) -> Iterator[tuple[int, bytes]]:
     """The rest of the files, each piece with its file's number; with `follow`, what is appended until the job ends,
-    too."""
+    too, and what its next start writes into a file of its own."""
     while True:
-        over = not follow or (fresh := store.load(job.dir)) is None or not fresh.live
-        for number, file in enumerate(files):
-            while piece := file.read(65536):
+        fresh = store.load(job.dir) if follow else None
+        over = fresh is None or not fresh.live
+        for number, path in enumerate(paths):
+            another = fresh and runlog.another(files[number], path, fresh.alive("child"))
+            while piece := runlog.tail(files[number], 65536):
                 yield number, piece
+            if another:
+                files[number].close()
+                files[number], over = another, False
         if over:
             return
         time.sleep(FOLLOW_S)

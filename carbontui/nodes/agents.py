@@ -126,23 +126,26 @@ def merged(nodes_read: list[tuple[str, Readings]], now_mono_s: float) -> Reading
     bare = [name for name, one in nodes_read if some and one.mono_s and not (one.devices or one.notices)]
     notices = [notice for readings in known for notice in readings.notices]
     notices += [f"{name}: no GPU is seen there: only its CPU and memory are counted" for name in bare]
-    received = [readings for readings in known if readings.age_s(now_mono_s) < SILENT_NODE_S]
+    received = [(name, one.host) for name, one in nodes_read if one.mono_s and one.age_s(now_mono_s) < SILENT_NODE_S]
     newest = max(known, key=lambda readings: readings.mono_s)
     return structs.replace(
         newest,
         devices=tuple(devices),
         by_process=all(readings.by_process for readings in known),
         nodes=tuple(watts),
-        host=_hosts([readings.host for readings in received]),
+        host=_hosts(received),
         notices=tuple(dict.fromkeys(notices)),
         absent=tuple(gone for readings in known for gone in readings.absent),
     )
 
 
-def _hosts(hosts: list[HostReading]) -> HostReading:
-    """CPU and memory of several machines: watts are sums, with the weakest provenance among them."""
+def _hosts(received: list[tuple[str, HostReading]]) -> HostReading:
+    """CPU and memory of several machines: watts are sums, with the weakest provenance among them, and each machine's
+    meters are named."""
+    hosts = [host for _, host in received]
     if not hosts:
         return HostReading()
+    witnesses = [structs.replace(one, what=f"{name} {one.what}") for name, host in received for one in host.witnesses]
     cpu, dram = [host.cpu_w for host in hosts], [host.dram_w for host in hosts if host.dram_w is not None]
     return structs.replace(
         hosts[0],
@@ -151,6 +154,8 @@ def _hosts(hosts: list[HostReading]) -> HostReading:
         how="measured" if all(host.how == "measured" for host in hosts) else "estimated",
         idle_w=_sum(host.idle_w for host in hosts),
         beside_w=_sum(host.beside_w for host in hosts),
+        beside_by="; ".join(f"{name} {host.beside_by}" for name, host in received if host.beside_by),
+        witnesses=tuple(witnesses) if len(hosts) > 1 else hosts[0].witnesses,
         source="; ".join(dict.fromkeys(host.source for host in hosts if host.source)),
     )
 

@@ -237,12 +237,12 @@ class Problem:
         return 1e-9 * max(1.0, self.work_s)
 
     @classmethod
-    def from_json(cls, text: str) -> Problem:
-        """Read the JSON text of a problem; ProblemError names what is wrong."""
+    def from_json(cls, text: str, name: str = "it") -> Problem:
+        """Read the JSON text of a problem, called by `name`; ProblemError names what is wrong."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ProblemError("problem", f"is not JSON ({error})") from None
+            raise ProblemError("problem", f"{name} is not JSON ({error})") from None
         return problem_from_dict(data)
 
     def to_dict(self) -> dict[str, object]:
@@ -269,7 +269,7 @@ def load_problem(path: str | Path) -> Problem:
         raise ProblemError("problem", f"{path} is not UTF-8 text") from None
     if len(text) > FILE_MOST:
         raise ProblemError("problem", f"{path} has more than {FILE_MOST} characters: not a problem file")
-    return Problem.from_json(text)
+    return Problem.from_json(text, str(path))
 
 
 def shortened(problem: Problem, until_s: float) -> Problem:

@@ -1,9 +1,8 @@
-"""A run's results on one card: for a terminal, as SVG, as Markdown to paste."""
+"""A run's results on one card: for a terminal, as Markdown to paste."""
 
 from __future__ import annotations
 
 import textwrap
-from xml.sax.saxutils import escape
 
 from rich.cells import cell_len, set_cell_size
 
@@ -23,8 +22,6 @@ def lines(story: RunStory) -> list[tuple[str, str]]:
     if (first := story.first) is not None and story.over:
         gave += [("first said", f"{form.grams(first.gco2_g)} CO2{_band(first)}"), *_missed(story)]
     shown[at:at] = gave
-    if said := figures.equivalences(story.gco2_g):
-        shown.append(("emitted as", said[0]))
     return shown
 
 
@@ -62,10 +59,6 @@ def _figures(story: RunStory) -> list[str]:
     return [*told, f"grid: {figures.zone(story) or 'not known'}", f"carbontui {story.version}"]
 
 
-def _foot(story: RunStory) -> list[str]:
-    return [line for text in _figures(story) for line in textwrap.wrap(text, INSIDE)]
-
-
 def terminal(story: RunStory, *, ascii: bool = False) -> str:
     """A framed card of equal width."""
     side, top, bottom = ("|", "+" + "-" * (INSIDE + 2) + "+", "+" + "-" * (INSIDE + 2) + "+")
@@ -74,7 +67,7 @@ def terminal(story: RunStory, *, ascii: bool = False) -> str:
     day = units.iso(story.start_s)[:10]
     body = [_both(story.status.name, day), ""]
     body += [_both(label, value) for label, value in lines(story)]
-    body += ["", *_foot(story)]
+    body += ["", *(line for text in _figures(story) for line in textwrap.wrap(text, INSIDE))]
     return "\n".join([top, *[f"{side} {set_cell_size(text, INSIDE)} {side}" for text in body], bottom])
 
 
@@ -82,34 +75,6 @@ def _both(left: str, right: str) -> str:
     """Two texts at the two ends of a line; the left one gives way."""
     shown = set_cell_size(left, min(cell_len(left), max(4, INSIDE - cell_len(right) - 1)))
     return f"{shown}{' ' * max(1, INSIDE - cell_len(right) - cell_len(shown))}{right}"
-
-
-def svg(story: RunStory) -> str:
-    """The card as a self-contained picture, without fonts or requests."""
-    rows = lines(story)
-    foot = _foot(story)
-    height = 74 + 22 * len(rows) + 18 * len(foot)
-    found = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 460 {height}" width="460" height="{height}"'
-        ' font-family="system-ui, sans-serif" font-size="14" fill="#1b1b1b">',
-        f'<rect x="1" y="1" width="458" height="{height - 2}" rx="8" fill="#fff" stroke="#2f6f4f" stroke-width="2"/>',
-        f'<text x="20" y="34" font-size="18" font-weight="600">{escape(_short(story.status.name))}</text>',
-        f'<text x="440" y="34" text-anchor="end" fill="#555">{units.iso(story.start_s)[:10]}</text>',
-    ]
-    y = 62
-    for label, value in rows:
-        shift, ink = (34, "#555") if label.startswith(" ") else (20, "#1b1b1b")
-        found.append(f'<text x="{shift}" y="{y}" fill="{ink}">{escape(label.strip())}</text>')
-        found.append(f'<text x="440" y="{y}" text-anchor="end" fill="{ink}">{escape(value)}</text>')
-        y += 22
-    for text in foot:
-        found.append(f'<text x="20" y="{y + 6}" font-size="12" fill="#555">{escape(text)}</text>')
-        y += 18
-    return "".join([*found, "</svg>"]) + "\n"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 36 else f"{text[:35]}…"
 
 
 def markdown(story: RunStory) -> str:

@@ -16,10 +16,8 @@ from carbontui.account.hosts import HostFacts, Stretched, moved
 from carbontui.job.files import store
 from carbontui.job.life import receiving
 from carbontui.job.supervisor.core.planning.problem import DEFAULT_RELOAD_S, DEFAULT_UNLOAD_S
-from carbontui.reports.figures import ReportTable
 from carbontui.reports.story import NoStory, RunStory, build
 from carbontui.system import ssh
-from carbontui.text import figures as form
 
 LINK_B_PER_S = 50e6
 """Assumed until a move was measured: half of a gigabit line."""
@@ -221,35 +219,3 @@ def copied_b(cwd: str) -> int:
     """Bytes of the files that git does not ignore; 0 where there is no git."""
     paths = [f"{cwd}/{name}" for name in receiving.not_ignored(cwd) or ()]
     return sum(os.lstat(path).st_size for path in paths if os.path.lexists(path))
-
-
-ROWS = 8
-TITLE = "The same work in clouds"
-HEAD = ("where", "time", "energy", "CO2", "price (USD)", "how")
-CAVEAT = (
-    "Example prices are out of date within weeks; the CO2 is the yearly mean of a region's grid. Speeds of other boards"
-    " are a rule of thumb."
-)
-
-
-def table(story: RunStory) -> ReportTable | None:
-    """The job's own row and those of the least CO2, one per region; None where boards or work are not known."""
-    every = comparing.boards()
-    try:
-        work = work_of(story, config.Settings(), given=False)
-        here = board_of(story, None, every)
-    except (ValueError, LookupError, IndexError):
-        return None
-    rows = comparing.on_boards(work, here, every, precision="fp16", values={})
-    rented = [row for row in comparing.rented(work, rows, comparing.cloud_prices()) if row.gco2_g is not None]
-    least: dict[str, comparing.Elsewhere] = {}
-    for row in sorted(rented, key=lambda row: (row.gco2_g or 0.0, row.cost or 0.0)):
-        least.setdefault(" ".join(row.name.split()[:2]), row)
-    own = [row._replace(name=f"here: {row.name}") for row in rows if row.here]
-    shown = [*own, *list(least.values())[:ROWS]]
-    return ReportTable(TITLE, HEAD, [_cells(row) for row in shown]) if least else None
-
-
-def _cells(row: comparing.Elsewhere) -> tuple[str, ...]:
-    price = "" if row.cost is None else f"{row.cost:,.2f}"
-    return row.name, form.duration(row.time_s), form.kwh(row.kwh), form.grams(row.gco2_g), price, row.how.split(";")[0]

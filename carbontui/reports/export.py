@@ -45,7 +45,8 @@ class NotThatFile(ValueError):
 
 def codecarbon_row(story: RunStory) -> dict[str, str]:
     """By column. Energies include the PUE, as CodeCarbon's do, and add up to `energy_consumed`: what a machine draws
-    besides boards and memory stands with its CPU, and what idles anyway is in no part."""
+    besides boards and memory stands with its CPU, and what idles anyway is in no part. CodeCarbon writes on a file only
+    where it has exactly its columns, so boundary, band and the whole machine stand in the free text of one."""
     kinds = [kind for kind in ("ram", "gpu", "cpu") if kind in story.by_kind]
     kwh = rounded([story.by_kind[kind] for kind in kinds], story.energy_wall_kwh, KWH_DIGITS)
     names = sorted({gpu.name for gpu in story.status.gpus})
@@ -53,6 +54,7 @@ def codecarbon_row(story: RunStory) -> dict[str, str]:
         "timestamp": units.iso(story.end_s)[:19],
         "project_name": _text(story.status.name),
         "run_id": story.status.job,
+        "experiment_id": _in_words(story),
         "duration": f"{story.elapsed_s:.3f}",
         "energy_consumed": f"{story.energy_wall_kwh:.9f}",
         "gpu_count": str(len(story.status.gpus)) if story.status.gpus else "",
@@ -70,6 +72,15 @@ def codecarbon_row(story: RunStory) -> dict[str, str]:
         known["emissions"] = f"{story.gco2_g / 1000:.9f}"
         known["emissions_rate"] = f"{story.gco2_g / 1000 / story.elapsed_s:.12f}" if story.elapsed_s > 0 else ""
     return {column: known.get(column, "") for column in CODECARBON_COLUMNS}
+
+
+def _in_words(story: RunStory) -> str:
+    """'always-on: energy above idle, 0.4 to 0.6 kWh; whole machine 0.7 kWh, 0.6 to 0.8 kWh'."""
+    known = disclosed(story)
+    (lo, hi), whole = known["energy_band_kwh"], known["whole_machine"]
+    band = "" if lo is None else f", {lo} to {hi} kWh"
+    beside = whole and f"; whole machine {whole['energy_kwh']} kWh, {whole['lo_kwh']} to {whole['hi_kwh']} kWh"
+    return f"{known['boundary']}{band}{beside or ''}"
 
 
 def _text(name: str) -> str:
@@ -114,8 +125,8 @@ STATES = {"done": "COMPLETED", "failed": "FAILED", "stopped": "CANCELLED", "lost
 
 def sacct(story: RunStory) -> str:
     """A row that joins `sacct --parsable2` on JobIDRaw, with Slurm's field names where Slurm has the field: header and
-    row, fields separated by "|". Times are UTC; ConsumedEnergyRaw is joules at the wall. JobIDRaw is
-    empty for a run that Slurm did not start."""
+    row, fields separated by "|". Times are UTC; ConsumedEnergyRaw is joules; Boundary says what they
+    count. JobIDRaw is empty for a run that Slurm did not start."""
     told = {
         "JobIDRaw": story.options.slurm_job or "",
         "JobName": story.status.name,

@@ -56,9 +56,6 @@ HOW_WORDS = {
     "gap": "gaps filled at the last power",
     "snapshot": "carried over from a snapshot",
 }
-EQUIVALENCES = (("km in an average US passenger car", 0.2442), ("smartphone charges", 0.0124))
-"""kg CO2e each."""
-EQUIVALENCES_SOURCE = "US EPA, Greenhouse Gas Equivalencies Calculator: calculations and references (read August 2026)"
 
 
 class Figure(NamedTuple):
@@ -212,7 +209,7 @@ class ReportTable(NamedTuple):
 
 
 def tables(story: RunStory) -> list[ReportTable]:
-    """Where time, energy and grams went: by state, by device at the wall, and where they are known by day and epoch."""
+    """Where time, energy and grams went: by state, by device, and where they are known by day and epoch."""
     names = {gpu.uuid: f"{gpu.name} ({gpu.uuid})" for gpu in story.status.gpus}
     by_state = [
         (STATE_WORDS.get(p.name, p.name), form.duration(p.seconds), form.kwh(p.kwh), form.grams(p.gco2_g))
@@ -262,7 +259,7 @@ def metered(story: RunStory, most: int | None = None) -> str:
 
 def counted(story: RunStory) -> str:
     """What its energy is called."""
-    return "above idle" if story.options.boundary == "always-on" else "at the wall"
+    return sources.called(story.options.boundary)
 
 
 def metered_verb(story: RunStory) -> str:
@@ -286,24 +283,6 @@ def zone(story: RunStory) -> str:
     if file is not None and known.signal == "given":
         return f"{known.zone}, as given in {units.printable(PurePath(file).name)}"
     return f"{known.zone}, {SIGNAL_WORDS.get(known.signal, known.signal)}"
-
-
-def equivalences(grams: float | None) -> tuple[str, ...]:
-    """Equivalents of an amount of CO2; none for less than a gram."""
-    if grams is None or abs(grams) < 1.0:
-        return ()
-    return tuple(f"{_three_digits(abs(grams) / 1000 / kg)} {name}" for name, kg in EQUIVALENCES)
-
-
-def as_much(grams: float | None) -> str:
-    """The equivalents in words, with their source; '' where there are none."""
-    said = equivalences(grams)
-    return f"as much as {' or '.join(said)} ({EQUIVALENCES_SOURCE})" if said else ""
-
-
-def _three_digits(value: float) -> str:
-    """'7.9', '156', '20,100'."""
-    return f"{value:.3g}" if value < 100 else f"{float(f'{value:.3g}'):,.0f}"
 
 
 def date_and_clock(at_s: float) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from carbontui import units
-from carbontui.reports import charts, elsewhere, figures, run_text
+from carbontui.reports import charts, figures, run_text
 from carbontui.reports.figures import at_digits, split_numbers
 from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart, rounded
 from carbontui.reports.story import RunStory
@@ -131,7 +131,7 @@ def table(story: RunStory) -> str:
     return out.getvalue()
 
 
-HEADS = ("energy at the wall", "emitted", "run-now", "avoided", "elapsed")
+HEADS = ("energy", "emitted", "run-now", "avoided", "elapsed")
 
 
 def html(story: RunStory) -> str:
@@ -142,23 +142,22 @@ def html(story: RunStory) -> str:
     source = resources.files("carbontui.reports").joinpath("page.html.j2").read_text(encoding="utf-8")
     template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True).from_string(source)
     account = figures.figures(story)
-    rented = elsewhere.table(story)
     return template.render(
         story=story,
         begun=figures.date_and_clock(story.start_s),
         ended=figures.date_and_clock(story.end_s) if story.over else "now, still running",
         clock_name=form.clock_name(story.start_s),
         zone=figures.zone(story),
+        called=figures.counted(story),
         notices=[*story.status.notices, *story.notes],
-        heads=[figure for figure in account if figure.label in HEADS],
+        heads=[figure for figure in account if figure.label.startswith(HEADS)],
         prose=run_text.story_of(story),
         timeline=Markup(charts.timeline(story)),
         cumulated=Markup(charts.cumulated(story)),
         losses=Markup(charts.losses(story)),
         figures=account,
         parts=figures.parts(story),
-        tables=[*figures.tables(story), *([rented] if rented else ())],
-        caveats={elsewhere.TITLE: elsewhere.CAVEAT},
+        tables=figures.tables(story),
         decisions=[
             (
                 figures.clock(made.at_s, story),
@@ -169,19 +168,18 @@ def html(story: RunStory) -> str:
         ],
         basis=basis(story),
         methods=[run_text.citation(story), run_text.methods(story)],
-        as_much=figures.as_much(story.gco2_g),
     )
 
 
 def basis(story: RunStory) -> list[tuple[str, str]]:
     """The basis of the figures: (what, where it comes from)."""
-    flat = "not measured" if story.full_wall_w is None else f"{form.watts(story.full_wall_w)} at the wall, measured"
+    flat_w, called = story.full_wall_w, figures.counted(story)
     gap = "" if story.worst_gap is None else f", {proof(story.worst_gap)}"
     return [
         ("energy", figures.metered(story)),
         ("intensity", figures.shares(story.grid_kinds, figures.KIND_WORDS)),
         ("grid sources", "; ".join(story.sources) or "none"),
-        ("watts at full speed", flat),
+        ("watts at full speed", "not measured" if flat_w is None else f"{form.watts(flat_w)} {called}, measured"),
         ("work done", f"{form.duration(story.done_s)} at full speed"),
         ("PUE, host", f"{story.options.pue:g}, {form.watts(story.host_w)} besides the metered devices"),
         ("plans", f"{story.plans} made{gap}"),

@@ -11,6 +11,7 @@ from carbontui.reports import figures
 from carbontui.reports.story import RunStory
 from carbontui.text import account as words
 from carbontui.text import figures as form
+from carbontui.text import sources
 from carbontui.text.plan import proof
 
 MOMENT_S = 1.0
@@ -130,7 +131,7 @@ def citation(story: RunStory) -> str:
     status, kind = story.status, story.options.boundary
     if story.unmetered:
         return f"The energy of {status.name} is not known: {form.NOT_METERED}."
-    counted = f"{kind}: {status.boundary.counted}" if status.boundary else words.COUNTS[kind]
+    counted = f"{kind}: {status.boundary.counted}" if status.boundary else sources.COUNTS[kind]
     emitted = "" if story.gco2_g is None else f" and emitted {form.grams(story.gco2_g)} CO2 ({figures.zone(story)})"
     return (
         f"{status.name} ({figures.hardware(story) or 'no GPU'}; {units.iso(story.start_s)[:10]},"

@@ -157,7 +157,10 @@ def build(job: store.Job, *, status: protocol.Status | None = None, version: str
         raise NoStory(f"job {job.id} has no journal yet: no journal.db in {job.dir}") from None
     except sqlite3.DatabaseError as error:
         raise NoStory(f"job {job.id}: journal.db: {journal.why_not(error)}") from None
-    except (ArithmeticError, AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
+    except KeyError as error:
+        why = f"an older carbontui, which had no {error}; report it with that version"
+        raise NoStory(f"job {job.id}: journal.db was written by {why}") from None
+    except (ArithmeticError, AttributeError, IndexError, RecursionError, TypeError, ValueError) as error:
         raise NoStory(f"job {job.id}: journal.db holds values that no job can have ({error!s:.120})") from None
 
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from carbontui import protocol, units
 from carbontui.reports.story import RunStory
-from carbontui.text import figures
+from carbontui.text import figures, sources
 from carbontui.text.account import unmetered
 
 MANY = 10
@@ -25,9 +25,10 @@ class ComparedLine(NamedTuple):
 
 def against(this: RunStory, other: RunStory) -> list[ComparedLine]:
     """`this` run against the `other`: negative means less than the other."""
+    called = " and ".join(dict.fromkeys(sources.called(story.options.boundary) for story in (this, other)))
     lines: list[tuple[str, Callable[[RunStory], float | None], Callable[[float], str]]] = [
         ("CO2", lambda s: s.gco2_g, figures.grams),
-        ("energy at the wall", lambda s: s.energy_wall_kwh, figures.kwh),
+        (f"energy {called}", lambda s: s.energy_wall_kwh, figures.kwh),
         ("boards alone", lambda s: s.energy_gpu_kwh or None, figures.kwh),
         ("elapsed", lambda s: s.elapsed_s, figures.duration),
         ("work, at full speed", lambda s: s.done_s, figures.duration),

@@ -7,7 +7,9 @@ another boot of the same machine, or both locks free. Otherwise it is not known,
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import itertools
 import os
 import socket
 import time
@@ -112,6 +114,37 @@ def locked(path: str | Path, within_s: float = POLL_S) -> int | None:
             os.close(fd)
             raise
         time.sleep(PAUSE_S)
+
+
+OWNER = "keeper."
+"""And a number: links to nowhere that name each keeper of the job by boot, pid, start time and pid namespace."""
+
+
+def _lives(link: str) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        boot, pid, started, pidns = os.readlink(link).split()  # noqa: PTH115
+        return (boot, int(pidns)) == (here().boot, here().pidns) and proc.same_process(int(pid), int(started))
+    return False
+
+
+def owned(directory: str | Path) -> bool:
+    """Whether a keeper that is named there lives: known also where locks have no effect."""
+    return any(_lives(f"{directory}/{name}") for name in os.listdir(directory) if name.startswith(OWNER))  # noqa: PTH208
+
+
+def own(directory: str) -> bool:
+    """Name this process as the job's keeper, behind those that have ended: no name is made twice, so of several at once
+    one succeeds. False where another one lives. Raises OSError where links cannot be made."""
+    us = f"{here().boot} {os.getpid()} {proc.start_time(os.getpid())} {here().pidns}"
+    for number in itertools.count(1):
+        link = f"{directory}/{OWNER}{number}"
+        try:
+            os.symlink(us, link)  # noqa: PTH211
+            return True
+        except FileExistsError:
+            if _lives(link):
+                break
+    return False
 
 
 def is_locked(path: Path) -> bool | None:

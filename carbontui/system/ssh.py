@@ -30,6 +30,8 @@ Answered = TypeVar("Answered")
 ANSWER_S = 20.0
 ANSWER_B = 16 * 2**20
 """Upper bound of one answer in bytes; the table of a thousand jobs is a tenth of it."""
+PASSWORD_S = 120.0
+"""More of it where a user may be typing a password."""
 LINGER_S = 60
 """How long the shared connection outlives a program that could not close it."""
 PLACE = re.compile(r"(?P<host>[^\s:/'`\"$&;<>|(){}]+)(?::(?P<job>.+))?")
@@ -169,14 +171,14 @@ class SshHost:
     def answer(self, words: list[str], asked: bytes = b"", within_s: float = ANSWER_S, *, ask: bool = False) -> str:
         """What carbontui there answers to `asked` on its standard input. Raises SshError."""
         try:
-            # no timeout while a user may be typing a password
+            within_s += PASSWORD_S if ask else 0.0
             done = bounded_command.answer(
-                self._command(words, ask=ask), within_s=None if ask else within_s, most_b=ANSWER_B, stdin=asked
+                self._command(words, ask=ask), within_s=within_s, most_b=ANSWER_B, stdin=asked
             )
         except FileNotFoundError:
             raise SshError(f"{self._ssh} is not installed here") from None
         except subprocess.TimeoutExpired:
-            raise SshError(f"{self.name} has not answered for {ANSWER_S:.0f} s") from None
+            raise SshError(f"{self.name} has not answered for {within_s:.0f} s") from None
         except OverflowError:
             raise SshError(f"the answer of {self.name} is too long: more than {ANSWER_B // 2**20} MiB") from None
         if done.returncode == 127:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from carbontui import protocol, units
 from carbontui.protocol import Status
 from carbontui.text import figures, first_run, situation
-from carbontui.text.sources import COUNTS as COUNTS
+from carbontui.text.sources import called
 
 NOTHING_HELD = "nothing held it back"
 """Where no lever acted there is no saving, and no percentage of one."""
@@ -83,7 +83,7 @@ def ending(status: protocol.Status, means: str = "") -> str:
     ended = situation.stated(status)
     if unmetered(status):
         return f"{ended}; {figures.NOT_METERED}"
-    parts = [figures.kwh(status.energy_wall_kwh)]
+    parts = [drawn(status, band=False)]
     if status.gco2_g is not None:
         parts.append(f"{figures.grams(status.gco2_g)} CO2")
     if said := avoided(status):
@@ -264,6 +264,12 @@ def energy(kwh: float, account: protocol.Account | None) -> str:
     return f"{figures.kwh(kwh)} ± {figures.percent(used.energy_wall_hi_kwh / used.energy_wall_kwh - 1.0)}"
 
 
+def drawn(status: Status, *, band: bool = True) -> str:
+    """'4.1 kWh ± 6 % at the wall', '4.1 kWh above idle'."""
+    told = energy(status.energy_wall_kwh, status.account if band else None)
+    return told if status.boundary is None else f"{told} {called(status.boundary.kind)}"
+
+
 def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str, str]]:
     """The summary of a finished job: (label, text); `of` gives the provenance of a field, as it is written after it."""
     rows = [("ended", situation.ended(status))]
@@ -272,10 +278,10 @@ def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str
         rows.append(
             ("steps", ", ".join(filter(None, (f"{figures.count(status.step)}{total}", situation.loss_words(status)))))
         )
-    drawn = f"{energy(status.energy_wall_kwh, status.account)}{of('energy_wall_kwh')}"
+    used = f"{drawn(status)}{of('energy_wall_kwh')}"
     if abs(status.energy_wall_kwh - status.energy_gpu_kwh) > 1e-9 and status.energy_gpu_kwh > 0:
-        drawn += f" (boards alone {figures.kwh(status.energy_gpu_kwh)})"
-    rows.append(("energy", figures.NOT_METERED if unmetered(status) else drawn))
+        used += f" (boards alone {figures.kwh(status.energy_gpu_kwh)})"
+    rows.append(("energy", figures.NOT_METERED if unmetered(status) else used))
     if told := metered(status):
         rows.append(("metered", told))
     if unmetered(status):

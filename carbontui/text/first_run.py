@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from carbontui import protocol
-from carbontui.text import figures
+from carbontui.text import figures, sources
 
 BUDGET = "How long may it take, like 2x, 18h or tomorrow 9"
 
@@ -50,6 +50,12 @@ def assumed(zone: str | None, own: bool, budget: str) -> str:
     """'zone DE by the time zone, budget 1.0x: nothing waits (--budget 2x may)': what nobody has said."""
     of = f"zone {zone}{'' if own else ' by the time zone'}" if zone else "zone not known (--zone)"
     return f"{of}, budget {budget}" + (": nothing waits (--budget 2x may)" if budget == "1.0x" else "")
+
+
+def counts(kind: str, why: str) -> str:
+    """'counts what it draws above idle; --boundary given-back: all that it draws (no scheduler was found)': of a
+    boundary that nobody has given."""
+    return f"counts {sources.OTHERWISE[kind]} ({sources.SIGNS[why]})" if why else ""
 
 
 def more(status: protocol.Status) -> str:

@@ -81,6 +81,7 @@ LOG: Table = {
     "cause_tried": "tried",
     "cause_unload_known": "whether it can be unloaded is known",
     "cause_watts_known": "the watts at full speed are known",
+    "cause_watts_moved": "the watts that count are others now",
     "cause_site": "site budget",
     "cause_grid": "new grid data",
     "cause_clock": "the clock was set",

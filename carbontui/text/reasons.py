@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from carbontui.text.forms import Table, led, state_word
 
+
+def _out_of_memory(*, limit_b: int | None, now_s: float) -> str:
+    if limit_b is None:
+        return "killed: out of memory"
+    size = f"{limit_b / 2**30:.3g} GiB" if limit_b >= 2**30 else f"{limit_b / 2**20:.3g} MiB"
+    return f"killed: out of memory (limit {size})"
+
+
 REASONS: Table = {
     "as_told": "{text}",
     "starting": "processes are coming up",
@@ -95,6 +103,7 @@ REASONS: Table = {
     "suspended": "SUSPENDED by Slurm: its processes are stopped, and it goes on with `scontrol resume`",
     "suspended_here": "suspended: its processes are stopped by a signal, and it goes on with SIGCONT",
     "signalled": "the command was ended by signal {signal}",
+    "out_of_memory": _out_of_memory,
     "exited": "the command ended with exit code {exit_code}",
     "ended_unknown": "the command ended, its exit code is unknown",
     "lost_running": "the child is gone and its exit status is unknown",

@@ -124,7 +124,6 @@ SIGNS = {
     "cloud": "a cloud provider's machine",
     "rented": "a price per GPU hour is set",
     "workstation": "no scheduler and no provider was found",
-    "host": "watts of the host are given",
 }
 """Why a boundary was chosen."""
 PUES = {
@@ -143,6 +142,17 @@ COUNTS = {
     "given-back": "while it has the boards",
 }
 """What the account counts, beside its energy."""
+OTHERWISE = {
+    "held": "waits and pauses too; --boundary given-back: only while it has the boards",
+    "always-on": "what it draws above idle; --boundary given-back: all that it draws",
+    "given-back": "all that it draws while it has the boards",
+}
+"""What is counted under a boundary that was guessed, and the switch that changes it."""
+
+
+def called(kind: str) -> str:
+    """What an energy of a boundary is called: what is above idle was never at the wall."""
+    return "above idle" if kind == "always-on" else "at the wall"
 
 
 def _sign(*, sign: str, now_s: float) -> str:
@@ -169,11 +179,14 @@ def _counted(
     pue: float,
     pue_why: str,
     boards: bool = True,
+    idle: tuple[float, bool] = (0.0, True),
     embodied_g: float | None = 0.0,
     now_s: float,
 ) -> str:
     if kind == "always-on":
-        said = "watts above idle: this machine is on with or without the job"
+        known = "as seen here" if idle[1] else "typical: not seen idle yet"
+        of_boards = f" (boards {figures.watts(idle[0])}, {known})" if boards and idle[0] else ""
+        said = f"watts above idle{of_boards}: this machine is on with or without the job"
     else:
         parts = f"{'boards, ' if boards else ''}CPU and memory, {_host(host_w, how, by, band_w)}"
         until = "in every pause and wait, until the machine is released"

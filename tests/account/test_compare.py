@@ -17,7 +17,7 @@ from grid_site import good, served
 
 from carbontui import cli, config
 from carbontui.account import compare
-from carbontui.account.compare import BoardSpec, Throughput, Work, boards
+from carbontui.account.compare import BoardSpec, Work, boards
 from carbontui.grid import opening
 from carbontui.grid.settings import GridSettings
 from carbontui.protocol import Estimate
@@ -135,82 +135,62 @@ def test_a_job_without_a_gpu_is_not_told_what_a_gpu_would_do(tmp_path):
     for words in ((), ("--gpu", "T4"), ("--clouds",)):
         refused = carbontui(*words)
         assert refused.exit_code and "used no GPU" in refused.output and "H100" not in refused.output, words
-    assert carbontui("--zones").exit_code == 0 and carbontui("--hours", "--intensity", "300").exit_code == 0
+    assert carbontui("--zones").exit_code == 0 and carbontui("--budgets", "--intensity", "300").exit_code == 0
     assert "H100" in carbontui("--gpu", "T4", "--board-w", "70", "--all").output
-
-
-def test_a_published_rate_beats_the_rule_and_yields_to_a_persons_value():
-    rates = [
-        Throughput("resnet50", "v1", "fp16", "A", 100.0),
-        Throughput("resnet50", "v1", "fp16", "B", 250.0),
-        Throughput("resnet50", "v2", "fp16", "B", 999.0),
-        Throughput("resnet50", "v1", "fp32", "B", 50.0),
-    ]
-    here = BoardSpec("A", "A", 40, 1000, 20, 300, 400)
-    there = BoardSpec("B", "B", 40, 1000, 20, 300, 400)
-    known = compare.published(rates, "resnet50", "fp16", here)
-    assert known["B"] == (2.5, "resnet50, v1"), "never across sources"
-    assert compare.published(rates, "bert", "fp16", here) == {}
-    work = compare.Work(3600.0, 400.0, 50.0, 1, 300.0)
-    rows = {
-        r.name: r for r in compare.on_boards(work, here, [here, there], precision="fp16", values={}, measured=known)
-    }
-    assert rows["B"].speed == 2.5 and rows["B"].how == "resnet50, v1" and rows["A"].how == "as given"
-    told = compare.on_boards(work, here, [there], precision="fp16", values={"B": 3.0}, measured=known)
-    assert told[0].speed == 3.0 and told[0].how == "speed as given"
 
 
 def test_rented_boards_cost_their_hours_and_emit_by_their_region():
     here = BoardSpec("A", "A", 40, 1000, 20, 300, 400)
     work = compare.Work(7200.0, 400.0, 50.0, 2, 300.0)
     rows = compare.on_boards(work, here, [here], precision="fp16", values={})
-    offers = [compare.Rented("x", "north", "A", 3.0, "2026", 20.0), compare.Rented("y", "", "A", 2.0, "as given", None),
+    offers = [compare.Rented("x", "north", "A", 3.0, "2026", 20.0, "NO"),
+              compare.Rented("y", "", "A", 2.0, "as given", None),
               compare.Rented("z", "", "C", 1.0, "2026", 1.0)]  # fmt: skip
     cheap, dear = compare.rented(work, rows, offers)
     assert (cheap.name, cheap.cost, cheap.gco2_g) == ("y A", 8.0, None)
     assert dear.cost == 12.0 and dear.gco2_g == pytest.approx(dear.kwh * 20.0)
+    assert "NO operational mean of 2024" in dear.how and "operational" not in cheap.how
+    own = compare.by_yearly_mean(rows[0], "NO", offers)
+    assert own.gco2_g == pytest.approx(own.kwh * 20.0), "one basis in a column, not the hour of the job's own account"
+    assert compare.by_yearly_mean(rows[0], "SE", offers).gco2_g is None
 
 
-def test_the_verb_knows_tasks_and_prices_and_refuses_what_it_does_not(tmp_path):
+def test_the_verb_knows_prices_and_refuses_what_it_does_not(tmp_path):
     job = runs.make(tmp_path)
 
     def run(*words):
         return CliRunner().invoke(cli.cli, ["compare", job.id, *words], env={"CARBONTUI_HOME": str(tmp_path)})
 
-    done = run("--gpu", "A100 SXM4 80GB", "--task", "resnet50", "--all")
-    assert done.exit_code == 0 and "resnet50, Lambda v1" in done.output and "rule of thumb" in done.output
     done = run("--gpu", "A100 SXM4 80GB", "--cloud-price", "crusoe:H100 SXM5 80GB=0.01")
     assert done.exit_code == 0 and "crusoe H100 SXM5 80GB" in done.output.splitlines()[1]
     assert "ask the provider" in done.output and "moves no job" in done.output and "spot" in done.output
     for words, said in (
-        (["--task", "chess"], "no published figures for 'chess'"),
         (["--cloud-price", "crusoe:H100=-3"], "is not a price"),
         (["--cloud-price", "crusoe:Warp9=3"], "no board 'Warp9'"),
         (["--zones", "--clouds"], "exclude each other"),
         (["--only", "abacus"], "no row contains 'abacus'"),
-        (["--hours", "--zone", "Atlantis"], "is not known"),
+        (["--budgets", "--zone", "Atlantis"], "is not known"),
     ):
         done = run("--gpu", "A100 SXM4 80GB", *words)
         assert done.exit_code != 0 and said in done.output and "Traceback" not in done.output
 
 
-def test_hours_and_budgets_use_the_jobs_zone_and_say_when_now_is_best(tmp_path):
+def test_budgets_use_the_jobs_zone_and_say_when_more_time_saves_nothing(tmp_path):
     job = runs.make(tmp_path)
 
     def run(*words):
         env = {"CARBONTUI_HOME": str(tmp_path), "CARBONTUI_OFFLINE": "1"}
         return CliRunner().invoke(cli.cli, ["compare", job.id, *words], env=env)
 
-    flat = run("--hours", "--intensity", "300")
-    assert flat.exit_code == 0 and "starting now is best" in flat.output
-    assert "all rows: estimated: yours: 300" in flat.output
+    flat = run("--budgets", "--intensity", "300")
+    assert flat.exit_code == 0 and "estimated: yours: 300" in flat.output
     rows = json.loads(run("--budgets", "--json").output)
     assert [row["name"] for row in rows] == ["1x", "1.5x", "2x", "3x"]
     assert [line.split()[0] for line in run("--budgets").output.splitlines() if "<- here" in line] == ["2x"]
-    least = json.loads(run("--hours", "--sort", "co2", "--json").output)
+    least = json.loads(run("--budgets", "--sort", "co2", "--json").output)
     assert [row["gco2_g"] for row in least] == sorted(row["gco2_g"] for row in least)
     recorded = runs.make(tmp_path, job="bcdefg", grid="/a/grid.csv")
-    refused = CliRunner().invoke(cli.cli, ["compare", recorded.id, "--hours"], env={"CARBONTUI_HOME": str(tmp_path)})
+    refused = CliRunner().invoke(cli.cli, ["compare", recorded.id, "--budgets"], env={"CARBONTUI_HOME": str(tmp_path)})
     assert refused.exit_code != 0 and "recorded grid; name the current zone" in refused.output
 
 

@@ -1,13 +1,10 @@
 """The same work at other hours and under other budgets, on what is expected of its grid."""
 
-from datetime import datetime
-
 import pytest
 
 from carbontui.account.compare import Work
 from carbontui.assumed import other_plans
-from carbontui.assumed.other_plans import StartHour
-from carbontui.commands.support.asking import this_machines
+from carbontui.commands.support.offers import of_boards
 from carbontui.grid.types import GridForecast
 from carbontui.plan.problem import ProblemError
 from carbontui.power.messages import Capability, Reading
@@ -24,27 +21,6 @@ def outlook(*by_hour, price=()):
     return GridForecast(
         "DE", "average_direct", NOW_S, 900.0, mean, mean, mean, 0, "a test", "forecast", NOW_S, price=prices
     )
-
-
-def test_hours_are_weighed_by_the_grid_in_which_they_work_and_count_the_wait():
-    seen = outlook(400, 400, 100, 200, 200, price=(0.1, 0.1, 0.5, 0.5, 0.5))
-    hours = [StartHour(NOW_S, "now"), StartHour(NOW_S + 7200.0, "later")]
-    now, later = other_plans.at_hours(WORK, seen, hours, NOW_S)
-    assert now.kwh == later.kwh == pytest.approx(1.2)
-    assert now.gco2_g == pytest.approx(1.2 * 400) and later.gco2_g == pytest.approx(0.6 * 100 + 0.6 * 200)
-    assert (now.time_s, later.time_s) == (7200.0, 14400.0)
-    assert now.cost == pytest.approx(0.12) and later.cost == pytest.approx(0.6) and "a test" in now.how
-    (unpriced,) = other_plans.at_hours(WORK, outlook(400, 400), hours[:1], NOW_S)
-    assert unpriced.cost is None
-
-
-def test_hours_are_in_order_and_none_is_over():
-    for hour in (0, 5, 21, 23):
-        now_s = datetime(2027, 1, 15, hour, 30).timestamp()
-        found = other_plans.start_hours(now_s)
-        assert found[0] == StartHour(now_s, "now") and found == sorted(found)
-        assert any(name.startswith("tonight") for _, name in found) == (hour < 22)
-        assert all(datetime.fromtimestamp(at).hour == 6 for at, name in found if name == "tomorrow 06:00")
 
 
 def test_a_looser_budget_never_emits_more_and_a_dirty_hour_is_waited_out():
@@ -89,6 +65,6 @@ def test_what_a_budget_would_give_is_asked_of_the_boards_that_are_here(support, 
         Reading(index=k, uuid=f"GPU-{k}", name="board", limit_found_w=250.0, caps={"limit": Capability(one)})
         for k, one in enumerate(support)
     ]
-    levels = this_machines(boards, None, may_cap=may_cap).shape.levels
+    levels = of_boards(boards, None, may_cap=may_cap)[0].shape.levels
     assert any("cap" in level.name for level in levels) is caps
     assert max(level.power_w for level in levels) == (250.0 * len(boards) or 65.0)

@@ -1,4 +1,4 @@
-"""Whether real trainings take as long as was estimated: ours from the running job, ours from a trial, and green-love's.
+"""Whether real trainings take as long as was estimated: ours from the running job, and green-love's.
 
     pip install --target DIR --no-deps green-love==0.2.2 requests urllib3 idna charset-normalizer certifi
     python tests/bench/bench_beside.py DIR [--repeats 3] [--models mlp gru] >> rows.jsonl
@@ -115,17 +115,7 @@ def green_love(name, epochs, told):
     Path(told).write_text(json.dumps([*row, time.perf_counter() - began]))
 
 
-def trial(name, epochs, told):
-    from carbontui import train as kit
-
-    model, optimizer, criterion, data = build(name)
-    began = time.perf_counter()
-    found = kit.estimate(model, optimizer, criterion, data, epochs=epochs, batch_size=BATCH)
-    row = (found.seconds, found.lo_s, found.hi_s)
-    Path(told).write_text(json.dumps([*row, time.perf_counter() - began, found.note]))
-
-
-ROLES = {"train": train, "green-love": green_love, "trial": trial}
+ROLES = {"train": train, "green-love": green_love}
 
 
 def asked(role, name, epochs, more_path=""):
@@ -173,18 +163,16 @@ def judged(value, lo, hi, true, **more):
 def case(name, folder):
     epochs = EPOCHS[name]
     loads = [os.getloadavg()[0]]
-    theirs = before = None
+    theirs = None
     if folder:
         theirs = asked("green-love", name, epochs, folder)
         loads.append(os.getloadavg()[0])
-        before = asked("trial", name, epochs)
     true, told = job(name, epochs)
     loads.append(os.getloadavg()[0])
     early = [(share, found) for share, found in told if share <= QUARTER]
     row = {"model": name, "epochs": epochs, "true_s": round(true, 2), "load": [round(load, 1) for load in loads]}
-    if theirs and before:
+    if theirs:
         row["green_love"] = judged(*theirs[:3], true, trial_s=round(theirs[3], 1))
-        row["trial"] = judged(*before[:3], true, trial_s=round(before[3], 1), note=before[4])
     if early:
         share, found = early[-1]
         row["running"] = judged(
@@ -198,7 +186,7 @@ def case(name, folder):
 
 def summed(rows):
     found = {}
-    for kind in ("running", "trial", "green_love"):
+    for kind in ("running", "green_love"):
         judged_rows = [row[kind] for row in rows if kind in row]
         errors = [abs(row["error"]) for row in judged_rows]
         if not errors:

@@ -33,7 +33,7 @@ from house import House
 
 LONGEST_S = 60.0
 OURS = b"carbontui: "
-OURS_MOST = 3
+OURS_MOST = 5
 RUN = "run --zone DE --intensity 300"
 OPENS, CLOSES = b"\x1b[?1049h", b"\x1b[?1049l"
 SCREENS = re.compile(rb"\x1b\[\?1049h.*?\x1b\[\?1049l", re.DOTALL)

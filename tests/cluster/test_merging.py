@@ -11,7 +11,7 @@ import pytest
 
 from carbontui.nodes.agents import Agents, merged
 from carbontui.nodes.handle import NodeHandle
-from carbontui.power.messages import HostReading, Reading, Readings, Report, Sample
+from carbontui.power.messages import HostReading, MeterVerdict, Reading, Readings, Report, Sample
 from carbontui.slurm import commands
 
 
@@ -28,6 +28,18 @@ def test_boards_carry_their_machine_and_hosts_add_up():
     ]
     assert (found.mono_s, found.host.cpu_w, found.host.dram_w) == (101.0, 200.0, 40.0)
     assert [(node.node, node.power_w) for node in found.nodes] == [("n1", 620.0), ("n2", 620.0)]
+
+
+def test_each_machines_meters_are_named():
+    def at(mono_s, verdict):
+        host = HostReading(
+            100.0, beside_w=300.0, beside_by="meter", witnesses=(MeterVerdict("meter", "node", verdict),)
+        )
+        return Readings(mono_s=mono_s, host=host)
+
+    found = merged([("n1", at(100.0, "believed")), ("n2", at(101.0, "refused"))], 101.0).host
+    assert [(one.what, one.verdict) for one in found.witnesses] == [("n1 meter", "believed"), ("n2 meter", "refused")]
+    assert (found.beside_w, found.beside_by) == (600.0, "n1 meter; n2 meter")
 
 
 def test_watts_of_a_machine_that_tells_nothing_any_more_are_unknown():

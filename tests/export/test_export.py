@@ -14,6 +14,7 @@ from carbontui import cli
 from carbontui.account.boundary import KINDS
 from carbontui.job.terms import spec
 from carbontui.reports import export, story
+from carbontui.text import sources
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,7 @@ def test_parts_add_up_to_the_total_whatever_counts(tmp_path, boundary, host_w):
     parts = {name: float(row[f"{name}_energy"] or 0) for name in ("cpu", "gpu", "ram")}
     assert f"{sum(parts.values()):.9f}" == row["energy_consumed"] and min(parts.values()) >= 0
     boards_kwh, counted_s = made.energy_gpu_kwh * made.options.pue, sum(phase[1] for phase in runs.DAY)
+    assert row["experiment_id"].startswith(f"{boundary}: energy {sources.called(boundary)}")
     idle_s = (counted_s - 3600) if boundary == "always-on" else 0  # unloaded, nothing of such a machine counts
     assert parts["gpu"] == pytest.approx(boards_kwh - 2 * runs.IDLE_W * runs.PUE * idle_s / 3.6e6, abs=1e-6)
 

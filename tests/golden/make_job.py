@@ -1,4 +1,5 @@
-"""Writes the finished job that every later version must read: python tests/golden/make_job.py (as root, once a format).
+"""Writes a finished job that every later version must read: python tests/golden/make_job.py (as root, once a format).
+It gets a folder of its own, job-N; those of earlier formats stay. So do a lease and a places.json of today beside it.
 
 The demo: a replayed day on a simulated board, with caps and pauses.
 """
@@ -15,7 +16,9 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-HERE = Path(__file__).parent / "job"
+from carbontui.job.files import places
+
+HERE = Path(__file__).parent
 PLACE = Path(tempfile.gettempdir()) / "carbontui-golden"
 
 
@@ -33,8 +36,8 @@ def main() -> None:
     cli("log", "-f", job)
     while json.loads(cli("status", "--json", job))["state"] != "done":
         pass
-    shutil.rmtree(HERE, ignore_errors=True)
-    target = HERE / job
+    folder = HERE / f"job-{len(list(HERE.glob('job*/'))) + 1}"
+    target = folder / job
     target.mkdir(parents=True)
     for name in ("job.json", "spec.json", "exit.json", "snapshot.json", "run.log", "orders.log"):
         if (source := PLACE / "jobs" / job / name).exists():
@@ -46,7 +49,11 @@ def main() -> None:
     with closing(sqlite3.connect(PLACE / "jobs" / job / "journal.db")) as db:
         db.execute("pragma journal_mode=delete")
         db.execute("vacuum into ?", (str(target / "journal.db"),))
-    (HERE / "report.json").write_text(cli("report", "--json", job))
+    (folder / "report.json").write_text(cli("report", "--json", job))
+    there = places.Stay("b", "DE", "0" * 32, 1.0, None, 5, 2.0, 30.0)
+    places.write(folder, places.Places(2, False, True, 9.0, boot="0" * 32, peer="u@b", call=("x",), places=(there,)))
+    told = {**json.loads((HERE / "lease.json").read_text()), "maker": "nvidia", "address": "", "clocks_mhz": None}
+    (folder / "lease.json").write_text(json.dumps(told))
     shutil.rmtree(PLACE)
 
 

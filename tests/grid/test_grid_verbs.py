@@ -130,17 +130,6 @@ def test_marginal_and_average_stand_side_by_side_and_the_setting_says_which_is_f
         assert data["other_signal"]["signal"] == "average_direct"
         monkeypatch.setenv("CARBONTUI_SIGNAL", "marginal")
         assert json.loads(run("--zone", "CAISO", "--json").output)["signal"] == "marginal"
-        # what the choice does to a plan: each plan judged by both signals
-        plan = json.loads(run(
-            "--zone", "CAISO", "--signal", "marginal", "--work", "6h", "--budget", "2x", "--json", verb=solve.solve
-        ).output)  # fmt: skip
-    marginal, average = plan["signals"]
-    assert (marginal["signal"], average["signal"]) == ("marginal", "average")
-    assert marginal["source"].startswith("WattTime") and "typical days" in average["source"]
-    assert (
-        marginal["plan_g"] <= marginal["other_plan_g"] * 1.001 and average["plan_g"] <= average["other_plan_g"] * 1.001
-    )
-    assert average["plan_g"] < 0.9 * average["run_now_g"]
 
 
 def test_a_price_is_shown_with_its_currency_and_source(run, monkeypatch: pytest.MonkeyPatch) -> None:

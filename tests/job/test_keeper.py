@@ -99,7 +99,7 @@ def bare(tmp_path):
 
 
 def test_a_keeper_that_only_watches_sleeps_and_takes_no_stop(tmp_path):
-    places.write(tmp_path, places.Places(1, holder=False, leased=True, peer="n2").leased_for(600))
+    places.write(tmp_path, places.Places(1, holder=False, leased=True, peer="n2").leased_for(600, places.now()))
     one = bare(tmp_path)
     assert one.wait_s() > 1.0 and one.facts().moved_to == "n2"
     one.stop(now=True)

@@ -57,6 +57,19 @@ def test_a_keeper_that_wakes_without_its_supervisor_knows_of_the_stop(house):
     assert job.until_exit()["stopped"]
 
 
+def test_a_boost_of_a_waiting_job_says_that_it_waits_for_a_keeper_that_is_stopped(house):
+    job = house.start("--work", "10h", "--budget", "3x", "--zone", "DE", "--not-above", "1g")
+    until(lambda: (s := job.served()) and s.state == "waiting", what="a start that waits")
+    keeper = job.pids()["keeper"]
+    os.kill(keeper, signal.SIGSTOP)
+    try:
+        assert job.tell("boost") == "at full speed; accepted, waiting for the keeper, which does not answer"
+    finally:
+        os.kill(keeper, signal.SIGCONT)
+    job.until_steps()
+    assert house.cli("budget", "4x", job.id, check=True).stdout.endswith("; in force\n")
+
+
 def order(verb, at=1.0, accepted=True, **args):
     return LoggedOrder(verb, args, "me@tty", at, accepted)
 

@@ -30,7 +30,7 @@ def of(environment, tmp_path, *, maker="", product="", resubmit=False, **setting
         (SLURM, {}, ("held", "slurm", 1.2, 1800.0)),
         ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, {}, ("held", "kubernetes", 1.2, 1800.0)),
         ({}, {"gpu_price": 2.4}, ("held", "rented", 1.0, None)),
-        ({}, {"host_w": 150.0}, ("given-back", "host", 1.0, None)),
+        ({}, {"host_w": 150.0}, ("always-on", "workstation", 1.0, None)),
         ({}, {"maker": "Google", "product": "Google Compute Engine"}, ("held", "cloud", 1.09, None)),
         ({}, {"maker": "Microsoft Corporation", "product": "Virtual Machine"}, ("held", "cloud", 1.16, None)),
         ({}, {"maker": "Microsoft Corporation", "product": "Surface"}, ("always-on", "workstation", 1.0, None)),

@@ -87,7 +87,7 @@ def test_what_stands_against_a_move_is_one_line_and_the_job_trains_on():
         os.utime(n2.home / "run" / "train.py", (time.time() + 99, time.time() + 99))
         cases = [
             (["n2:job"], 2, "names a job"),
-            (["-oProxyCommand=x@n2"], 2, "No such option"),
+            (["-oProxyCommand=x@n2"], 2, "no option"),
             (["nowhere.invalid"], 1, "nowhere.invalid"),
             (["n2", "--there", "/no/such/carbontui"], 1, "--there"),
             (["n2", "--there", f"env PATH={bare} {ours}"], 1, "rsync is not installed there"),

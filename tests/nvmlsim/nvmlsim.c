@@ -10,7 +10,7 @@
  * a dead one leaves nothing. Clients of NVML and processes keep the driver up; without persistence mode it forgets
  * limits, clock locks and counters when the last of them is gone. Whoever writes next notices (or nvmlsim_reap).
  *
- * Readings can lie (garbage_w, power_zero, limit_garbage_mw) while the truth goes on; pids can be hidden as in a container (1: those of
+ * Readings can lie (garbage_w, power_zero, limit_garbage_mw, counter_gain, hold_counter) while the truth goes on; pids can be hidden as in a container (1: those of
  * the host, 2: none at all); a lost board (1; 2: without a handle; 3: but for its UUID) can come back (lost 0), after a
  * reset with its limits and counter forgotten (reset_board).
  *
@@ -64,7 +64,7 @@ typedef struct {
   int power_zero, pids_hidden, limit_garbage_mw, no_process_util; /* what its answers hide or get wrong */
   int enforced_mw, smoothing, ecc, xid, xids; /* what a platform holds; errors: how many, the last Xid, how many of them */
   double garbage_w;        /* added to every reading of watts */
-  double bare_w, parked_w, full_w, linear, limit_lag_s, window_s, tick_s, gain, counter_base_j;
+  double bare_w, parked_w, full_w, linear, limit_lag_s, window_s, tick_s, gain, counter_base_j, counter_gain, counter_held_j; /* counter_gain: of the counter alone; held: it stands still there */
   unsigned limit_min, limit_max, limit_default, limit_mw, clock_mhz, locked_mhz, writes;
   unsigned long long memory_total, memory_used;
   double memory_share, load_level, load_period_s, load_duty; /* load_*: kernels of nobody in particular */
@@ -179,8 +179,8 @@ static double sensor_at(const Board *b, double t) {
 static double counter_j(const Board *b, double t) {
   double tick = floor(t / b->tick_s + 1e-9) * b->tick_s;
   double joules = b->counter_from_sensor ? sensor_at(b, tick) : energy_at(b, tick);
-  joules = joules * b->gain - b->counter_base_j;
-  return joules > 0 ? joules : 0;
+  joules = (joules * b->gain - b->counter_base_j) * b->counter_gain;
+  return b->counter_held_j > 0 ? b->counter_held_j : joules > 0 ? joules : 0;
 }
 static double average_w(const Board *b, double t) { return b->gain * (energy_at(b, t) - energy_at(b, t - 1)); }
 static unsigned told_mw(const Board *b, double w) { return b->power_zero ? 0 : (unsigned)(1000 * fmax(0, w + b->garbage_w)); }
@@ -629,7 +629,7 @@ int nvmlsim_create(const char *path, unsigned devices, int frozen) {
     Board *b = &S->boards[i];
     *b = (Board){.arch = 9, .persistence = 1, .has_fields = 1, .has_average = 1, .has_instant = 1, .has_counter = 1,
                  .has_power = 1, .has_limit = 1, .limit_works = 1, .lock_works = 1, .usage_is_average = 1, .bare_w = 70, .parked_w = 118,
-                 .full_w = 680, .linear = 0.4, .memory_share = 0.3, .up = 1, .window_s = 0.025, .tick_s = 0.1, .gain = 1, .limit_min = 200000,
+                 .full_w = 680, .linear = 0.4, .memory_share = 0.3, .up = 1, .window_s = 0.025, .tick_s = 0.1, .gain = 1, .counter_gain = 1, .limit_min = 200000,
                  .limit_max = 700000, .limit_default = 700000, .limit_mw = 700000, .clock_mhz = 1980,
                  .memory_total = 80 * GIB, .count = 1};
     snprintf(b->name, sizeof b->name, "NVIDIA H100 80GB HBM3");
@@ -699,7 +699,7 @@ int nvmlsim_set(int i, const char *key, double v) {
       {"usage_is_average", &b->usage_is_average}, {"counter_from_sensor", &b->counter_from_sensor}, {"permission", &b->permission}, {"power_zero", &b->power_zero},
       {"pids_hidden", &b->pids_hidden}, {"limit_garbage_mw", &b->limit_garbage_mw}, {"limit_default", (int *)&b->limit_default}, {"no_process_util", &b->no_process_util},
       {"smoothing", &b->smoothing}, {"ecc", &b->ecc}, {"limit_min", (int *)&b->limit_min}, {"limit_max", (int *)&b->limit_max}};
-  struct { const char *key; double *place; } doubles[] = {{"gain", &b->gain}, {"tick_s", &b->tick_s}, {"window_s", &b->window_s}, {"limit_lag_s", &b->limit_lag_s}, {"garbage_w", &b->garbage_w}};
+  struct { const char *key; double *place; } doubles[] = {{"gain", &b->gain}, {"counter_gain", &b->counter_gain}, {"tick_s", &b->tick_s}, {"window_s", &b->window_s}, {"limit_lag_s", &b->limit_lag_s}, {"garbage_w", &b->garbage_w}};
   int found = -1;
   for (unsigned k = 0; k < sizeof ints / sizeof *ints; k++) if (!strcmp(key, ints[k].key)) { *ints[k].place = (int)v; found = 0; }
   for (unsigned k = 0; k < sizeof doubles / sizeof *doubles; k++) if (!strcmp(key, doubles[k].key)) { *doubles[k].place = v; found = 0; }
@@ -707,6 +707,7 @@ int nvmlsim_set(int i, const char *key, double v) {
   if (!strcmp(key, "enforced_mw")) { b->enforced_mw = (int)v; enforce(b, b->limit_mw, now()); found = 0; } /* a controller's */
   if (!strcmp(key, "xid")) { b->xid = (int)v; b->xids++; found = 0; }
   if (!strcmp(key, "reset_counter")) { b->counter_base_j = b->gain * energy_at(b, now()); found = 0; }
+  if (!strcmp(key, "hold_counter")) { b->counter_held_j = 0; b->counter_held_j = v ? counter_j(b, now()) : 0; found = 0; }
   if (!strcmp(key, "reset_board")) { b->lost = 0; forget(b, now()); found = 0; } /* back on the bus after nvidia-smi -r */
   end();
   return found;

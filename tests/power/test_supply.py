@@ -1,9 +1,9 @@
-"""What the machine's supply says beside boards, CPU and memory, and the sockets of AMD's own driver."""
+"""What the machine's supply says beside boards, CPU and memory."""
 
 import pytest
 
 from carbontui.power.messages import HostReading
-from carbontui.power.metering.rapl import amd_zones
+from carbontui.power.metering import supply
 from carbontui.power.metering.supply import Supply, dcmi_w
 from carbontui.power.metering.witness import Parts
 
@@ -104,10 +104,15 @@ def test_a_controller_is_read_where_it_answers_and_left_where_it_refuses(tmp_pat
     assert none.by == "" and none.beside(HostReading(), 1.0, 1.0, EIGHT, 8, 0.0) == HostReading()
 
 
-def test_sockets_of_amd_energy_are_counters_of_the_cpu(tmp_path) -> None:
-    hwmon(
-        tmp_path, "amd_energy", energy1_label="Ecore000\n", energy1_input="7", energy2_label="Esocket0\n",
-        energy2_input="123000000",
-    )  # fmt: skip
-    (zone,) = amd_zones(tmp_path)
-    assert zone.kind == "cpu" and zone.read() == 123_000_000
+@pytest.mark.parametrize(("says", "verdict", "beside_w"), [("6480 W", "believed", 1300.0), ("5900", "doubted", None)])
+def test_a_command_beside_another_meter_confirms_it_or_neither_is_believed(
+    tmp_path, monkeypatch, says, verdict, beside_w
+) -> None:
+    monkeypatch.setattr(supply, "IPMI_S", 0.001)
+    node = Node(tmp_path, 6_500_000_000)
+    node.supply, second = Supply(tmp_path, tmp_path / "pci", {supply.COMMAND: f"echo {says}"}), 0.0
+    found = HostReading()
+    while second < 90 or any(one.why.startswith(("compared", "not read")) for one in found.witnesses):
+        found, second = node.supply.beside(node.host, 200.0, 5000.0, EIGHT, 8, second), second + 1.0
+    assert [one.verdict for one in found.witnesses] == [verdict, verdict] and found.witnesses[1].what == "echo"
+    assert found.beside_w == (beside_w and pytest.approx(beside_w))

@@ -25,7 +25,7 @@ def case(seed: int) -> Found:
     counter is wrong by a factor all the time, or stops (for good or for a while, then catching up) again and again."""
     draw = random.Random(seed)
     kind = KINDS[seed % len(KINDS)]
-    factor = draw.choice((draw.uniform(0.05, 0.74), draw.uniform(1.27, 3.0))) if kind == "factor" else 1.0
+    factor = draw.choice((draw.uniform(0.05, 0.9), draw.uniform(1.1, 3.0))) if kind == "factor" else 1.0
     stops = _stops(draw, kind)
     low, high, period_s = draw.uniform(60, 150), draw.uniform(250, 690), draw.uniform(3, 90)
     watts = [high if (tenth / 10) % period_s < 0.7 * period_s else low for tenth in range(10 * SECONDS + 20)]

@@ -32,7 +32,7 @@ def test_the_output_and_the_state_of_the_last_job_need_no_name(two_jobs):
     told = CliRunner().invoke(status_command.status, [])
     assert told.exit_code == 0 and "train.py" in told.output.splitlines()[0]
     refused = CliRunner().invoke(override.pause, [])
-    assert refused.exit_code != 0 and "no job is running; name one" in refused.output
+    assert refused.exit_code != 0 and "no job is running; these are over" in refused.output
 
 
 def test_a_long_finding_is_folded_between_words_on_a_terminal_and_whole_in_a_pipe(monkeypatch):

@@ -1,6 +1,5 @@
 """The training kit: micro-batches, precision, loading, and a trial that leaves nothing behind."""
 
-import copy
 import random
 
 import numpy
@@ -88,98 +87,6 @@ class Noisy:
     def __getitem__(self, index):
         jitter = random.random() + float(numpy.random.rand()) + float(torch.rand(()))
         return torch.full((12,), jitter, dtype=torch.float64), index % 3
-
-
-@pytest.mark.parametrize("steps_before", [0, 3])
-def test_a_trial_leaves_weights_optimizer_modes_gradients_and_dice_bit_for_bit(steps_before):
-    model = torch.nn.Sequential(model_of(), torch.nn.BatchNorm1d(3, dtype=torch.float64), torch.nn.Dropout(0.2))
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, amsgrad=True)
-    criterion = torch.nn.CrossEntropyLoss()
-    for _ in range(steps_before):
-        optimizer.zero_grad()
-        criterion(model(torch.randn(8, 12, dtype=torch.float64)), torch.zeros(8, dtype=torch.long)).backward()
-        optimizer.step()
-    model[2].eval()
-    random.seed(5)
-    numpy.random.seed(5)
-    before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
-    gradients = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
-    dice = (random.getstate(), numpy.random.get_state()[1].tolist(), torch.get_rng_state())
-    found = train.estimate(
-        model, optimizer, criterion, Noisy(), epochs=2, batch_size=8, seconds=0.2, validate=lambda: None
-    )
-    assert found.seconds > 0
-    after = (model.state_dict(), optimizer.state_dict())
-    assert all(torch.equal(a, b) for a, b in zip(before[0].values(), after[0].values(), strict=True))
-    assert str(before[1]) == str(after[1])
-    for was, now in zip(before[1]["state"].values(), after[1]["state"].values(), strict=True):
-        assert all(torch.equal(was[name], now[name]) for name in was)
-    for was, parameter in zip(gradients, model.parameters(), strict=True):
-        assert was is parameter.grad is None or torch.equal(was, parameter.grad)
-    assert dice[0] == random.getstate() and dice[1] == numpy.random.get_state()[1].tolist()
-    assert torch.equal(dice[2], torch.get_rng_state())
-    assert model.training and not model[2].training
-
-
-def test_a_trial_that_fails_puts_everything_back_and_counts_no_step():
-    from carbontui.client.api import gate
-
-    model = model_of()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    before, framework = weights(model), gate.framework
-
-    def broken(model, optimizer, criterion, batch):
-        with torch.no_grad():
-            next(model.parameters()).add_(1.0)
-        raise RuntimeError("no such layer")
-
-    with pytest.raises(RuntimeError, match="no such layer"):
-        train.estimate(model, optimizer, None, Noisy(), epochs=1, batch_size=8, train_step=broken)
-    assert torch.equal(before, weights(model)) and gate.framework == framework
-
-
-def test_the_fixed_part_of_an_epoch_is_told_apart_from_its_samples(monkeypatch):
-    """A clock of our own: 100 ms an epoch, 1 ms a sample."""
-    from carbontui.client.train import trial
-
-    now = [0.0]
-    monkeypatch.setattr(trial.time, "perf_counter", lambda: now[0])
-    waited = [0.0]
-    monkeypatch.setattr(trial, "core_wait_s", lambda: waited[0] * now[0])
-    dice = random.Random(2)
-
-    def loader(part):
-        now[0] += 0.1
-        for first in range(0, len(part), 10):
-            yield list(range(first, min(len(part), first + 10)))
-
-    def step(model, optimizer, criterion, batch):
-        now[0] += 0.001 * len(batch) * dice.uniform(0.95, 1.05)
-
-    model = model_of()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def estimated():
-        return train.estimate(
-            model, optimizer, None, range(900), epochs=10, batch_size=10, train_step=step, loader=loader, seconds=10.0,
-            validate=lambda: now.__setitem__(0, now[0] + 0.5), watts=100.0,
-        )  # fmt: skip
-
-    found = estimated()
-    assert found.fixed_s == pytest.approx(0.1, rel=0.2) and found.linear
-    assert found.seconds == pytest.approx(10 * (0.1 + 0.9 + 0.5), rel=0.02)
-    assert found.lo_s < 15.0 < found.hi_s and found.kwh == pytest.approx(100 * found.seconds / 3.6e6)
-    waited[0] = 0.6  # of its time it waits for a core: alone it would take 6 s, beside twice as many 24 s
-    busy = estimated()
-    assert busy.lo_s < 6.5 and busy.hi_s > 23.5 and "waited 60 % of the time for a core" in busy.note
-    assert found.note == "" and found.hi_s < busy.hi_s - 4
-
-
-def test_nothing_to_time_is_refused():
-    model = model_of()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(ValueError, match="nothing to time"):
-        train.estimate(model, optimizer, None, [], epochs=1, batch_size=8)
 
 
 def test_the_kit_is_there_for_who_asks_for_it_alone():

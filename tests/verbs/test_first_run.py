@@ -93,7 +93,8 @@ def test_a_headless_run_says_what_it_assumed_and_what_would_save_more(house):
     house.env["TZ"] = "Europe/Berlin"
     done = house.cli("run", "--steps", "3", *command(house, steps=3), check=True)
     said = done.stderr.splitlines()
-    assert len(said) <= 3 and "zone DE by the time zone, budget 1.0x: nothing waits" in said[0]
+    assert len(said) <= 5 and "zone DE by the time zone, budget 1.0x: nothing waits" in said[1]
+    assert said[2].startswith("carbontui: counts what it draws above idle; --boundary given-back: all that it draws")
     told = house.cli("run", "--zone", "DE", "--budget", "2x", *command(house, steps=3), check=True).stderr
     assert "by the time zone" not in told
 

@@ -55,12 +55,13 @@ def remove(path: str) -> None:
 
 
 def checksum(path: str) -> Optional[str]:
-    """SHA-256 of a file, or of the names and files of a folder; None if it is not there. Raises OSError."""
+    """SHA-256 of a file, or of the names and files of a folder; None if it is not there, or a pipe or device, which is
+    not opened. Raises OSError."""
     found = hashlib.sha256()
     if os.path.isdir(path):
         for name in sorted(os.listdir(path)):
             found.update(f"{name}\0{checksum(os.path.join(path, name))}\0".encode(errors="surrogateescape"))
-    elif os.path.exists(path):
+    elif os.path.isfile(path):
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
             found.update(f"{size}\0".encode())

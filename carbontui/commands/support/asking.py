@@ -3,40 +3,25 @@ Enter takes the default; no answer for a minute, none."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
 import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
 from carbontui import config, paths, units
 from carbontui.commands.support.command import refused
 from carbontui.grid import zones
-from carbontui.job.life import launch
 from carbontui.job.terms import budget as budgets
-from carbontui.power.agent.handle import read_once
-from carbontui.power.messages import Reading, Readings
 from carbontui.system import streams
 from carbontui.text import first_run
 
-if TYPE_CHECKING:
-    from carbontui.assumed.job import AssumedJob
-
-FACTORS = (1.0, 1.5, 2.0, 3.0)
 DEFAULT = 2.0
 PATIENCE_S = 60.0
 """For all answers together."""
-BOARD_W, CPU_W, CPU_PARKED = 300.0, 65.0, 0.4
-"""Watts of a board that names no limit, of a busy CPU where no board is, and its share of them while paused: as a job
-assumes before it has measured."""
 ASSUMED_WORK_S = 8 * 3600.0
 """Work that the offered budgets are shown for where its amount is not known."""
 
@@ -78,7 +63,7 @@ def _budget(zone: str | None, given: dict[str, Any], settings: config.Settings, 
     with refused("--work: "):
         work_s = units.parse_duration(work) if work else None
     wanted_s = work_s or ASSUMED_WORK_S
-    found = _gives(zone, wanted_s, settings, given) if zone else []
+    found = _offers(zone, wanted_s, settings, given) if zone else []
     for line in first_run.offers(zone or "", wanted_s, found, known=work_s is not None):
         click.echo(line, err=True)
 
@@ -89,36 +74,12 @@ def _budget(zone: str | None, given: dict[str, Any], settings: config.Settings, 
     return _ask(first_run.BUDGET, f"{DEFAULT:g}x", read, due_s)
 
 
-def _gives(zone: str, work_s: float, settings: config.Settings, given: dict[str, Any]) -> list[first_run.Offer]:
-    """What each budget gives on typical days of the zone; nothing where those are not known."""
-    from carbontui.assumed.job import TypicalDays, bounded, planned
+def _offers(zone: str, work_s: float, settings: config.Settings, given: dict[str, Any]) -> list[first_run.Offer]:
+    from carbontui.commands.support.offers import gives, of_this_machine
 
-    counted = launch.terms(settings, os.environ, resubmit=bool(given.get("resubmit")))
-    seen = Readings()
-    with contextlib.suppress(OSError):
-        seen = asyncio.run(read_once(Path("/")))
-    job = this_machines(seen.devices, settings.board_w, may_cap=settings.cap and not given.get("no_cap"))
-    job = replace(bounded(job, counted["boundary"], host_w=counted["host_w"]), patience_pct=settings.patience)
-    now_s, found = time.time(), []
-    for factor in FACTORS:
-        try:
-            _, plan = planned(job, TypicalDays(zone), work_s, now_s, now_s + factor * work_s, tol=1e-2)
-        except ValueError:
-            return []
-        now = next(one for one in plan.baselines if one.name == "run now")
-        saved = 1.0 - plan.gco2 / now.gco2 if now.gco2 > 0 else 0.0
-        found.append(first_run.Offer(factor, saved, now_s + plan.finish_s))
-    return found
-
-
-def this_machines(boards: Sequence[Reading], board_w: float | None, *, may_cap: bool) -> AssumedJob:
-    """The job that these boards make possible before anything is measured: watts of their limits (else `board_w`), caps
-    where all of them take one. Without a board a CPU's watts, which no cap lowers."""
-    from carbontui.assumed.job import PARKED, assumed
-
-    watts = sum(one.limit_found_w or one.limit_w or BOARD_W for one in boards) or board_w
-    takes = may_cap and bool(boards) and all(one.caps["limit"].support == "yes" for one in boards)
-    return assumed(watts or CPU_W, caps=takes, running=False, parked=PARKED if watts else CPU_PARKED)
+    may_cap, resubmit = not given.get("no_cap"), bool(given.get("resubmit"))
+    job, _ = of_this_machine(settings, may_cap=may_cap, resubmit=resubmit)
+    return gives(job, zone, work_s, time.time())
 
 
 def _ask(question: str, default: str, read: Callable[[str], str], due_s: float) -> str | None:

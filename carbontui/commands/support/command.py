@@ -153,10 +153,12 @@ class Finite(_Ascii, click.FloatRange):
     """A number within a range; 'nan' and 'inf' are refused, which a FloatRange alone lets pass."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
-        if number is not None and not math.isfinite(number):
-            self.fail(f"{value!r} is not a finite number.", param, ctx)
-        return number
+        try:
+            if not math.isfinite(float(value)):
+                raise ValueError
+        except ValueError:
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Brief(click.Command):

@@ -263,6 +263,13 @@ AT_ONCE_S = 60.0
 """A start closer than this is submitted without --begin: Slurm itself may take a minute to start a job."""
 
 
+def _script_is_there(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """A script alone is a file: a mistyped one is named before anything is asked for."""
+    if len(given) == 1 and not given[0].startswith("-") and not Path(given[0]).is_file():
+        raise Failure(f"{given[0]}: no such file", 2)
+    return given
+
+
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--work", required=True, help="How long it runs, like 8h.")
 @click.option("--budget", default="2x", show_default=True, help='When it must be done: 1.8x, 18h or "fri 09:00".')
@@ -279,7 +286,7 @@ AT_ONCE_S = 60.0
 @click.option("--strict", is_flag=True, help="Have Slurm remove or end it at the deadline (sbatch --deadline).")
 @click.option("--dry-run", is_flag=True, help="Print what would be submitted, and submit nothing.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, callback=_script_is_there)
 def submit(
     arguments: tuple[str, ...], work: str, budget: str, strict: bool, dry_run: bool, as_json: bool, **given: Any
 ) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import math
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from carbontui import units
@@ -26,6 +28,8 @@ KNOWN = 0.9
 """Headroom of a span's board seconds that must have been metered for its watts to be known."""
 REACHED = 1.02
 """Reached: the watts are no more than this multiple of what remains."""
+SPLIT = "split"
+"""How the job's part of a shared board is booked."""
 BEFORE_S = 900.0
 """The speed before an event is that of these seconds."""
 
@@ -87,7 +91,29 @@ def rows_of(jobs: Iterable[store.Job], begin_s: float, end_s: float, unread: lis
             continue
         if read.energy:
             found.append(read)
+    return counted_once(found)
+
+
+def counted_once(jobs: Sequence[JobRows]) -> list[JobRows]:
+    """A board that several jobs have booked whole at the same time, because its processes could not be told apart,
+    counts with the first of them."""
+    taken: dict[str, list[tuple[float, float]]] = {}
+    found = []
+    for job in jobs:
+        rows = [row if row.how == SPLIT else _less(row, taken.get(row.device, ())) for row in job.energy]
+        for row in rows:
+            if row.how != SPLIT:
+                taken.setdefault(row.device, []).append((row.t0, row.t1))
+        taken = {device: sorted(spans) for device, spans in taken.items()}
+        found.append(replace(job, energy=tuple(rows)))
     return found
+
+
+def _less(row: JoulesRow, taken: Sequence[tuple[float, float]]) -> JoulesRow:
+    near = taken[max(0, bisect_left(taken, (row.t0, 0.0)) - 1) :]
+    both = itertools.takewhile(lambda span: span[0] < row.t1, near)
+    shared_s = math.fsum(max(0.0, min(row.t1, end) - max(row.t0, begin)) for begin, end in both)
+    return row._replace(joules=row.joules * max(0.0, 1.0 - shared_s / (row.t1 - row.t0)))
 
 
 def _read(db: sqlite3.Connection, job: store.Job, begin_s: float, end_s: float) -> JobRows:

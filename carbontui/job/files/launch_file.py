@@ -15,6 +15,7 @@ from typing import Any
 
 from carbontui import paths
 from carbontui.job.files import journal
+from carbontui.job.terms import records
 
 FILE = "environment.json"
 OF_THE_SESSION = ("SLURM_", "SSH_", "TMUX", "XDG_RUNTIME_DIR")
@@ -42,7 +43,7 @@ def load(directory: Path) -> dict[str, Any] | None:
     path = directory / FILE
     try:
         info = path.lstat()
-        found = json.loads(path.read_bytes())
+        found = json.loads(records.read_bytes(path))
     except (OSError, ValueError, RecursionError):
         return None
     ours = info.st_uid == os.getuid() and not info.st_mode & 0o077

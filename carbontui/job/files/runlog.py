@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Iterable
+from glob import escape
 from pathlib import Path
 from typing import BinaryIO
 
@@ -43,6 +44,37 @@ def last_lines(file: BinaryIO, lines: int) -> int:
     return 0
 
 
+def written(log: Path, child: int | None) -> Path:
+    """The file that has the newest output: `log`, or what it was renamed to (by logrotate, mv) while the process
+    `child` writes on into it; where nobody writes, the newest of those names if `log` is gone or empty."""
+    for number in (1, 2):
+        with contextlib.suppress(OSError):
+            path = Path(f"/proc/{child}/fd/{number}").readlink() if child else log
+            if path.parent == log.parent.resolve() and path.name.startswith((f"{log.name}.", f"{log.name}-")):
+                return path
+    with contextlib.suppress(OSError):
+        if not log.exists() or not log.stat().st_size:
+            return max(log.parent.glob(f"{escape(log.name)}[.-]*"), key=lambda one: one.stat().st_mtime_ns, default=log)
+    return log
+
+
+def another(file: BinaryIO, log: Path, child: int | None) -> BinaryIO | None:
+    """What has the newest output now, opened, where it is another file than `file`."""
+    with contextlib.suppress(OSError):
+        now = written(log, child).open("rb")
+        if not os.path.sameopenfile(now.fileno(), file.fileno()):
+            return now
+        now.close()
+    return None
+
+
+def tail(file: BinaryIO, most_b: int) -> bytes:
+    """What follows in a file that grows; one that was cut (copytruncate) is read from its start."""
+    if os.fstat(file.fileno()).st_size < file.tell():
+        file.seek(0)
+    return file.read(most_b)
+
+
 TAIL_B = 16 * 1024
 _NUMBER = r"([-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|nan|inf(?:inity)?))(?:\.0+)?(?![\w.])"
 _NAME = r"(?<![\w/.-])(?:train(?:ing)?[ _/]?)?loss['\"]?\s*(?:[:=]\s*)?['\"]?(?:tensor\()?"
@@ -69,10 +101,11 @@ def printed_loss(logs: Iterable[Path]) -> protocol.Loss | None:
     return None
 
 
-def read(log: Path, ask: protocol.LogRead, err: Path | None = None) -> protocol.LogAnswer:
+def read(log: Path, ask: protocol.LogRead, err: Path | None = None, child: int | None = None) -> protocol.LogAnswer:
     """A piece of run.log, or of run.err where there is one, cut at a UTF-8 character boundary; empty while the command
-    has not been started."""
+    has not been started. `child` is the process that writes."""
     path, of_err = (err, True) if ask.err and err is not None else (log, False)
+    path = written(path, child)
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -82,7 +115,7 @@ def read(log: Path, ask: protocol.LogRead, err: Path | None = None) -> protocol.
     except FileNotFoundError:
         return protocol.LogAnswer(ask.id, 0, 0, 0, "", of_err)
     except OSError as error:
-        return protocol.LogAnswer(ask.id, 0, 0, 0, f"({path.name} cannot be read: {error.strerror})\n", of_err)
+        return protocol.LogAnswer(ask.id, 0, 0, 0, f"({path.name} cannot be read: {error.strerror or error})\n", of_err)
     cut = len(data)
     # a character is at most four bytes: step back over one that was cut in two
     for back in range(1, min(4, cut) + 1):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pwd
 import secrets
@@ -16,9 +15,9 @@ import msgspec
 
 from carbontui import paths, protocol, units
 from carbontui.job.files import history, launch_file, places, runlog, shown_totals
-from carbontui.job.files.records import LAST_S, known_exit
 from carbontui.job.terms import child as children
 from carbontui.job.terms import spec
+from carbontui.job.terms.records import LAST_S, known_exit, read_bytes, read_json
 from carbontui.protocol import Situation
 from carbontui.system import proc, untrusted
 from carbontui.system.life import LOCK, TRAINING_LOCK, HostIdentity, Life, Unseen, answers, here, is_locked, judge
@@ -30,15 +29,6 @@ _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 def new_id() -> str:
     """Six characters that are easy to read out and to type."""
     return "".join(secrets.choice(_ALPHABET) for _ in range(6))
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """A JSON object; None when it is missing or unreadable."""
-    try:
-        value = json.loads(path.read_bytes())  # not by msgspec: paths may contain escaped non-text bytes
-    except (OSError, ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +120,7 @@ class Job:
 
     def read_log(self, ask: protocol.LogRead) -> protocol.LogAnswer:
         """A piece of its output, straight from the file."""
-        return runlog.read(self.log, ask, self.err)
+        return runlog.read(self.log, ask, self.err, self.alive("child"))
 
     def whole_run(self, columns: int) -> protocol.HistoryAnswer | None:
         """Chart data of a finished job; None if nothing was booked. Raises past.HistoryError."""
@@ -218,7 +208,7 @@ def _reason(why: protocol.Why) -> protocol.Reason:
 def snapshot(directory: Path) -> protocol.Status | None:
     """The last status a supervisor wrote; None if none can be read."""
     with contextlib.suppress(OSError, ValueError):
-        return untrusted.decode((directory / "snapshot.json").read_bytes(), protocol.Status)
+        return untrusted.decode(read_bytes(directory / "snapshot.json"), protocol.Status)
     return None
 
 
@@ -263,7 +253,7 @@ def _recorded(directory: Path) -> Job | None:
             dir=directory,
             place=HostIdentity.of(record),
             socket=Path(record["socket"]),
-            log=Path(record["log"]),
+            log=Path(record["log"] or directory / "run.log"),  # of one that is only claimed
             started_s=started_s,
             argv=tuple(record["argv"]),
             pids=pids,
@@ -356,12 +346,12 @@ def find(wanted: str | None) -> Job:
         candidates = by_id or [job for job in named if job.live] or named[:1]
         if candidates:
             return candidates[0]
-        raise NoSuchJob(f"no job {wanted!r}; {listing(every)}")
+        raise NoSuchJob(f"no job {wanted!r}; there are: {listing(every)}")
     alive = [job for job in every if job.live and not job.foreign]
     if len(alive) == 1:
         return alive[0]
     if not alive and every:
-        raise NameOne(f"no job is running; name one: {listing(every)}")
+        raise NameOne(f"no job is running; these are over: {listing(every)}")
     if not alive:
         raise NoSuchJob("no job is running")
     raise NameOne(f"several jobs are running; name one: {listing(alive)}")
@@ -370,6 +360,6 @@ def find(wanted: str | None) -> Job:
 def listing(some: list[Job]) -> str:
     """'k3f9aa (train.py), ...' for messages."""
     if not some:
-        return "there are none"
+        return "none"
     names = [f"{job.id} ({job.name})" for job in some[:6]]
     return ", ".join(names) + (" ..." if len(some) > 6 else "")

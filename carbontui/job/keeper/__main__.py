@@ -26,6 +26,9 @@ def main() -> None:
     else:
         if lock is None:
             sys.exit("another keeper has this job")
+    with contextlib.suppress(OSError):  # a file system without links
+        if not life.own(spec["job_dir"]):
+            sys.exit("another keeper has this job")
     with contextlib.suppress(OSError):  # there for those who look, although nothing is started yet
         os.close(os.open(f"{spec['job_dir']}/{life.TRAINING_LOCK}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
     orders.begin(spec["job_dir"])

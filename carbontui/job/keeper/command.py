@@ -10,6 +10,7 @@ import selectors
 import shutil
 import struct
 import subprocess
+import sys
 import termios
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,8 @@ from typing import Any
 from carbontui.client import inject
 from carbontui.job.keeper import job_files, signals
 from carbontui.system import isolation, life, proc
+
+FIRST_COUNT = f"{isolation.ROOT}/carbontui/power/backends/first_count.py"
 
 
 class CannotStart(Exception):
@@ -32,6 +35,20 @@ def build_hook(directory: str, log: Callable[[str], None]) -> None:
         inject.build(f"{directory}/hook")
     except OSError as error:
         log(f"the hook directory could not be written, the script runs unsteered: {error}")
+
+
+def count_first(job_dir: str) -> None:
+    """Have the boards' energy counters at the start of the training read into first-count.json, without waiting for it:
+    the agent starts a second later."""
+    with contextlib.suppress(OSError):
+        subprocess.Popen(
+            [sys.executable, "-I", "-S", FIRST_COUNT, f"{job_dir}/first-count.json"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=signals.unblock,
+        )
 
 
 def start(
@@ -214,6 +231,41 @@ def _of_collected(pidfd: int) -> int | None:
         return None
     (mask,), (status,) = struct.unpack_from("=Q", info, 0), struct.unpack_from("=i", info, 60)
     return os.waitstatus_to_exitcode(status) if mask & _EXIT else None
+
+
+def out_of_memory(group: str = "/proc/self/cgroup", mount: str = "/sys/fs/cgroup") -> tuple[int, int]:
+    """How many processes of our cgroup were killed out of memory so far, and its limit in bytes (0: none)."""
+    kills, limits = 0, [NO_LIMIT_B]
+    for row in _text(group).splitlines():
+        number, controllers, path = row.split(":", 2)
+        if {"memory"} <= {*controllers.split(",")}:
+            root, counts, limit = f"{mount}/memory", "memory.oom_control", "memory.limit_in_bytes"
+        elif number == "0":
+            root, counts, limit = mount, "memory.events", "memory.max"
+        else:
+            continue
+        folder = root + path.rstrip("/")
+        if not os.path.isdir(folder):  # noqa: PTH112 - of the host, seen from a container
+            folder = root
+        words = _text(f"{folder}/{counts}").split()
+        kills += sum(int(count) for name, count in zip(words[::2], words[1::2], strict=False) if name == "oom_kill")
+        while len(folder) >= len(root):
+            text = _text(f"{folder}/{limit}").strip()
+            limits += [int(text)] if text.isdecimal() else []
+            folder = folder.rpartition("/")[0]
+    return kills, min(limits) % NO_LIMIT_B
+
+
+KILLED = ((None, 9), (137, None))
+"""Exit code and signal of a command that was killed, or whose shell says so."""
+NO_LIMIT_B = 1 << 60
+"""A limit from here on is none."""
+
+
+def _text(path: str) -> str:
+    with contextlib.suppress(OSError), open(path) as file:  # noqa: PTH123
+        return file.read()
+    return ""
 
 
 def exit_status(code: int) -> tuple[int | None, int | None]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from carbontui.job.keeper.messages import ChildFacts
+from carbontui.job.terms import records
 from carbontui.system import life, proc
 
 EXIT_ROOM_B = 512
@@ -24,23 +25,13 @@ def log(text: str) -> None:
 
 
 def write_json(path: str, value: Any) -> None:
-    """Write atomically: a temporary file in the same directory, fsync, rename. Raises OSError."""
-    temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "w") as file:  # noqa: PTH123
-        json.dump(value, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)  # noqa: PTH105
+    """Write atomically and durably. Raises OSError."""
+    records.write(path, json.dumps(value).encode())
 
 
 def read_json(path: str) -> dict[str, Any]:
     """A JSON object; empty if missing or unreadable."""
-    try:
-        with open(path) as file:  # noqa: PTH123
-            found = json.load(file)
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return records.read_json(path) or {}
 
 
 def reserve_exit(directory: str) -> None:

@@ -10,9 +10,9 @@ with an invalid value is ignored. Standard library only, like the keeper.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
+
+from carbontui.job.terms import records
 
 CommandState = Literal["waiting", "running", "unloaded", "exited"]
 
@@ -99,7 +99,7 @@ class MoveTo(NamedTuple):
     before is to let it go, and not to take it back."""
 
     to: str = ""
-    call: Sequence[str] = ()
+    call: tuple[str, ...] = ()
     agent: str = ""
     unload: bool = False
     release: bool = False
@@ -117,6 +117,8 @@ class HandOver(NamedTuple):
     step: int = 0
     leased: bool = True
     lease_s: float = 600.0
+    start_s: float = 0.0
+    """How long a start takes."""
     t: str = "hand_over"
 
 
@@ -132,8 +134,9 @@ class Renewed(NamedTuple):
 
 
 class Left(NamedTuple):
-    """The job has another place: the keeper ends it here, or makes room for its return."""
+    """The job has another place, for the reason `why`: the keeper ends it here, or makes room for its return."""
 
+    why: str = ""
     t: str = "left"
 
 
@@ -147,6 +150,11 @@ OfPlaces = MoveTo | HandOver | Renewed | Left
 Order = (
     Beat | Hold | Freeze | Thaw | Stop | Leave | Last | Retry | FallBack | EndStart | RelayedSignal | AccountsClosed
 ) | OfPlaces
+
+
+class _Kind(NamedTuple):
+    t: str
+
 
 _KINDS: dict[str, type[Order]] = {kind._field_defaults["t"]: kind for kind in get_args(Order)}
 
@@ -192,36 +200,10 @@ class ChildFacts(NamedTuple):
     """The machine that has the job; '' while it is here."""
     lease_ends: float | None = None
     """When the right to train here ends (the clock of boots); None: it does not."""
+    lease_s: float = 600.0
     margin_s: float = 60.0
-    """How long before that it is to be unloaded."""
+    """The terms of that lease: the margin is how long before its end the command is to be unloaded."""
     t: str = "child"
-
-
-_VALID: dict[type[Order], dict[str, Callable[[Any], bool]]] = {
-    Hold: {"until": lambda value: value is None or _finite(value)},
-    Freeze: {"lease_s": lambda value: _finite(value) and value >= 0},
-    Leave: {"until": lambda value: _finite(value)},
-    Stop: {"why": lambda value: isinstance(value, str)},
-    Last: {"why": lambda value: isinstance(value, str)},
-    Retry: {"on": lambda value: isinstance(value, bool)},
-    FallBack: {"on": lambda value: isinstance(value, bool)},
-    RelayedSignal: {name: lambda value: type(value) is int for name in ("number", "pid")},
-    MoveTo: {
-        "call": lambda value: isinstance(value, list) and all(isinstance(word, str) for word in value),
-        "lease_s": lambda value: _finite(value) and value >= 0,
-        **dict.fromkeys(("to", "agent"), lambda value: isinstance(value, str)),
-        **dict.fromkeys(("unload", "release"), lambda value: isinstance(value, bool)),
-    },
-    HandOver: {
-        **dict.fromkeys(("since", "until", "step", "lease_s"), lambda value: _finite(value)),
-        "leased": lambda value: isinstance(value, bool),
-        "zone": lambda value: isinstance(value, str),
-    },
-    Renewed: {
-        "token": lambda value: type(value) is int,
-        **dict.fromkeys(("ends", "lease_s", "margin_s"), lambda value: value is None or _finite(value)),
-    },
-}
 
 
 def encode(message: Order | ChildFacts) -> bytes:
@@ -231,32 +213,18 @@ def encode(message: Order | ChildFacts) -> bytes:
 
 def decode_order(line: bytes) -> Order | None:
     """An order of the supervisor; None for a line that this version does not understand."""
-    found = _object(line)
-    kind = _KINDS.get(str(found.get("t")))
-    if kind is None:
-        return None
     try:
-        order = kind(**{name: found[name] for name in kind._fields if name in found})
-    except TypeError:
+        kind = _KINDS[records.decode(line, _Kind).t]
+        order = records.decode(line, kind)
+    except (ValueError, KeyError):
         return None
-    return order if all(valid(getattr(order, name)) for name, valid in _VALID.get(kind, {}).items()) else None
+    return order if (getattr(order, "lease_s", None) or 0.0) >= 0 else None
 
 
 def decode_child(line: bytes) -> ChildFacts | None:
     """The child's state from the keeper; None for any other line."""
-    found = _object(line)
-    if found.get("t") != "child" or found.get("state") not in get_args(CommandState):
-        return None
-    return ChildFacts(**{name: found[name] for name in ChildFacts._fields if name in found})
-
-
-def _object(line: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _finite(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        facts = records.decode(line, ChildFacts)
+    except ValueError:
+        return None
+    return facts if facts.t == "child" and facts.state in get_args(CommandState) else None

@@ -19,10 +19,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from carbontui.job.files import places, records
+from carbontui.job.files import places
 from carbontui.job.files.places import MARGIN, RENEWED, Stay
 from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import HandOver, Left, MoveTo, OfPlaces, Renewed
+from carbontui.job.terms import records
+from carbontui.job.terms.border import Grant, Greeting, HoldAnswer
 from carbontui.system import proc
 
 ANSWER_S = 60.0
@@ -31,20 +33,22 @@ MOST_B = 65536
 
 
 class Call:
-    """Runs until the other end closes. `received` takes each JSON line, `over` in the end what else was said."""
+    """Runs until the other end closes. `greeted` takes its first line, `answered` the next, `over` in the end what else
+    was said."""
 
     def __init__(
         self,
         command: Sequence[str],
         environment: Mapping[str, str],
         selector: selectors.BaseSelector,
-        *,
-        received: Callable[[dict[str, Any]], None],
+        greeted: Callable[[Greeting], Grant],
+        answered: Callable[[Grant, HoldAnswer], None],
         over: Callable[[str], None],
     ) -> None:
         """Raises OSError."""
-        self._selector, self._received, self._over = selector, received, over
+        self._selector, self._greeted, self._answered, self._over = selector, greeted, answered, over
         self._rest, self.fault = b"", ""
+        self._sent: Grant | None = None
         self._due = time.monotonic() + ANSWER_S
         self._process = subprocess.Popen(
             command,
@@ -61,11 +65,6 @@ class Call:
             os.set_blocking(fd, False)
         selector.register(self._out, selectors.EVENT_READ, self._receive)
 
-    def say(self, message: Mapping[str, Any]) -> None:
-        """One line; what cannot be sent at once is not sent."""
-        with contextlib.suppress(OSError):
-            os.write(self._in, json.dumps(message).encode() + b"\n")
-
     def tick(self, now: float) -> None:
         """Give up a line that hangs."""
         if now > self._due:
@@ -81,15 +80,24 @@ class Call:
             return
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[-MOST_B:]
-        for line in lines:
+        for line in filter(bytes.strip, lines):
             try:
-                message = json.loads(line)
-            except (ValueError, RecursionError):
-                message = None
-            if isinstance(message, dict):
-                self._received(message)
-            elif line.strip():
+                self._take(line)
+            except ValueError:
                 self.fault = line.decode(errors="replace").strip()[:200]
+
+    def _take(self, line: bytes) -> None:
+        """One line. Raises ValueError for one that is no message."""
+        if self._sent is None:
+            if not records.decode(line, Greeting).ready:
+                raise ValueError("not ready")
+            self._sent = self._greeted(records.decode(line, Greeting))
+            with contextlib.suppress(OSError):  # what cannot be sent at once is not sent
+                os.write(self._in, json.dumps(self._sent._asdict()).encode() + b"\n")
+            return
+        answer = records.decode(line, HoldAnswer)
+        self.fault = answer.error[:200]
+        self._answered(self._sent, answer)
 
     def close(self) -> None:
         """End it; the keeper reaps the process."""
@@ -103,8 +111,6 @@ class Call:
 
 
 LEASE_OVER = "ended here: the lease of the job's last place has not been renewed, and it may train there by now"
-GRANT_S = 60.0
-"""A machine that has not been told within this that the job is its own has not got it."""
 AGAIN_S = 3.0
 """Between two calls to a place that has not confirmed yet what it is told."""
 
@@ -120,11 +126,9 @@ class Moving:
         changed: Callable[[], None],
     ) -> None:
         self._dir, self._selector, self._log, self._changed = directory, selector, log, changed
-        self.places = places.read(directory)
+        self.places, self._watch = places.watching(places.read(directory), places.now())
         if self.places == places.UNREADABLE:
             log(f"{places.NAME} is damaged: nothing is started, for another machine may have the job")
-        if not self.places.holder and self.places.leased:  # when a predecessor renewed it last is not known
-            self.places = self.places.leased_for(self.places.lease_s + self.places.margin_s)
         self.to = ""
         """The machine that the job is being copied to."""
         self.reached = ""
@@ -134,26 +138,18 @@ class Moving:
         """How the job ended elsewhere, as exit.json has it; {} if only its being here has."""
         self._until = self._due = 0.0
         self._order = MoveTo()
-        self._step = 0
-        self._for_good = False
-        self._before = 0.0
-        """When the lease would end without the last grant, which may be refused."""
-        self._settled = False
-        """The other place has confirmed what it was told."""
         self._call: Call | None = None
         self._fault = ""
 
     @property
     def may_run(self) -> bool:
         """Whether the command may be running here."""
-        return self.places.may_start
+        return self.places.may_run(places.now())
 
     @property
     def may_start(self) -> bool:
         """Whether it may be started now."""
-        # what was unloaded because nobody is heard waits for word
-        received = not self.places.leased or self.places.left_s > self.places.lease_s * 2 / 3
-        return self.may_run and received and not self.unloads and self.ended is None
+        return self.places.may_start(places.now()) and not self.unloads and self.ended is None
 
     @property
     def unloads(self) -> bool:
@@ -165,7 +161,7 @@ class Moving:
         held = self.places.holder and self.places.leased
         ends = self.places.ends if self.places.boot == proc.boot_id() else 0.0
         there = {"moved_to": self.places.moved_to, "lease_ends": ends if held else None}
-        there["margin_s"] = self.places.margin_s
+        there |= {"lease_s": self.places.lease_s, "margin_s": self.places.margin_s}
         moving = {"moving": self.to if self.unloads else "", "release": self.unloads and self._order.release}
         return {**moving, "reached": self.reached if self.to else "", **there}
 
@@ -208,6 +204,7 @@ class Moving:
         elif isinstance(order, Left):
             self.leaves = not self.places.holder
             if self.places.holder:
+                self._log(f"it goes on on {self.places.peer or 'another machine'}: {order.why or 'it has the job'}")
                 self._keep(self.places._replace(holder=False, leased=False))
                 self.ended = {}
 
@@ -223,28 +220,30 @@ class Moving:
     def _hand_over(self, order: HandOver) -> None:
         here = Stay(socket.gethostname(), order.zone, proc.boot_id(), order.since)
         *before, last = self.places.places or (here,)
-        moved = places.Places(
-            self.places.token + 1,
-            holder=False,
-            leased=True,
+        moved = places.handed_over(
+            self.places,
+            places.now(),
             peer=self.to,
+            places=(*before, last._replace(until=order.until)),
             call=tuple(self._order.call),
             agent=self._order.agent,
-            places=(*before, last._replace(until=order.until)),
             lease_s=order.lease_s,
             margin_s=order.lease_s * MARGIN,
+            start_s=order.start_s,
         )
-        self._keep(moved.leased_for(GRANT_S))  # nothing is granted yet: where it cannot be, it is soon here again
-        self._for_good = not order.leased
-        self._step, self._settled, self._due, self.to = int(order.step), False, 0.0, ""
+        self._keep(moved)
+        self._watch = places.WatchState(places.now().now_s, step=int(order.step), for_good=not order.leased)
+        self._due, self.to = 0.0, ""
         self._log(f"handed over to {moved.peer}, token {moved.token}")
 
     def _renewed(self, order: Renewed) -> None:
         if order.ends is None:
             self._keep(self.places._replace(leased=False, peer="", call=()))
             return
-        ends = max(order.ends, self.places.ends if self.places.boot == proc.boot_id() else 0.0)
-        self.places = self.places.granted(ends, order.lease_s, order.margin_s)
+        at = places.now()
+        lease_s = order.ends - at.now_s if order.lease_s is None else order.lease_s
+        terms = Grant(order.token, lease_s, order.margin_s)
+        self.places = places.granted(self.places, terms, at._replace(now_s=order.ends - lease_s))
         try:
             places.write(self._dir, self.places)
         except OSError as error:  # a successor of ours has less of it than we
@@ -266,8 +265,8 @@ class Moving:
             self._move(MoveTo())
             self._changed()
         watched = not self.places.holder and self.places.leased
-        if watched and self.places.left_s <= 0.0:
-            self._take_back("its lease has ended")
+        if watched and self.places.left_s(places.now()) <= 0.0:
+            self._take_back(self._watch.recall or "its lease has ended")
         elif self._call is not None:
             self._call.tick(now)
         elif (self.to or self.places.call) and now >= self._due and self.ended is None:
@@ -276,9 +275,11 @@ class Moving:
     def _begin_call(self, now: float) -> None:
         command, agent = (self._order.call, self._order.agent) if self.to else (self.places.call, self.places.agent)
         environment = {**os.environ, **({"SSH_AUTH_SOCK": agent} if agent else {})}
-        self._due = now + (self.places.lease_s * RENEWED if self._settled or self.reached == "yes" else AGAIN_S)
+        self._due = now + (self.places.lease_s * RENEWED if self._watch.settled or self.reached == "yes" else AGAIN_S)
         try:
-            self._call = Call(command, environment, self._selector, received=self._received, over=self._over)
+            self._call = Call(
+                command, environment, self._selector, greeted=self._grant, answered=self._answered, over=self._over
+            )
         except OSError as error:
             self._over(str(error))
 
@@ -291,60 +292,42 @@ class Moving:
             self._log(f"{self.to or self.places.peer}: {fault}")
         self._fault = fault
 
-    def _received(self, body: dict[str, Any]) -> None:
-        assert self._call is not None
-        if body.get("ready") is True:
-            self._call.say(self._reply(body))
-        elif body.get("ok") is True:
-            self._answered(body)
-        elif "error" in body:
-            if body.get("refused") is True and self.places.leased and not self.places.holder:
-                self.places = self.places._replace(ends=self._before)
-            self._call.fault = str(body["error"])[:200]
-
-    def _reply(self, body: dict[str, Any]) -> dict[str, Any]:
-        """What the other place is told. A lease begins here before the word leaves."""
+    def _grant(self, greeting: Greeting) -> Grant:
+        """What the other place is sent."""
         if self.to:
             if self.reached != "yes":
                 self.reached = "yes"
                 self._changed()
-            return {"ping": True}
-        if self.places.holder:
-            return {"token": self.places.token, "back": True}
-        if body.get("leave") is True and self.places.leased:
-            self._keep(self.places._replace(leased=False))
-            self._log(f"{self.places.peer} moves it on: it is not taken back from there any more")
-        if self.places.leased:
-            whole_s = self.places.lease_s + self.places.margin_s
-            self._before, self.places = self.places.ends, self.places.leased_for(whole_s)
-        lease_s = self.places.lease_s if self.places.leased else None
-        lease = {"lease_s": lease_s, "margin_s": self.places.margin_s}
-        return {"token": self.places.token, **lease, "step": self._step}
+            return Grant(ping=True)
+        was, recalled = self.places, self._watch.recall
+        known, self._watch, grant = places.grant(was, self._watch, places.now(), leave=greeting.leave)
+        if known.leased != was.leased:
+            self._keep(known)
+            self._log(f"{known.peer} moves it on: it is not taken back from there any more")
+        self.places = known
+        if grant.recall and not recalled:
+            self._log(f"{known.peer} is to give it back: {grant.recall}")
+        return grant
 
-    def _answered(self, body: dict[str, Any]) -> None:
-        if self.to:
+    def _answered(self, sent: Grant, answer: HoldAnswer) -> None:
+        """The answer to what was sent, if that is still of the present token."""
+        if self.to or sent.token != self.places.token or (sent.ping and not sent.recall):
             return
-        self._settled = True
-        over = body.get("over")
-        if self.places.holder:
-            self._keep(self.places._replace(peer="", call=()))
-        elif body.get("back") is True:
-            self._take_back("it did not start there")
-        elif isinstance(over, dict):
-            self.ended = over
-        elif body.get("own") is True or not self.places.leased:
-            self.ended = {}
-        elif self._for_good:
-            self._keep(self.places._replace(leased=False))
-            self._due = 0.0
+        if not answer.ok:
+            self.places = places.refused(self.places, self._watch) if answer.refused else self.places
+            return
+        known, self._watch, why, ended = places.answered(self.places, self._watch, answer, places.now())
+        if why:
+            self._take_back(why)
+        elif known != self.places:
+            self._keep(known)
+            self._due = self._due if self._watch.settled else 0.0
+        self.ended = self.ended if ended is None else ended
 
     def _take_back(self, why: str) -> None:
         """The job is here again; its command is started from its last checkpoint here."""
-        held = self.places._replace(token=self.places.token + 1, holder=True, leased=False)
         stay = Stay(socket.gethostname(), boot=proc.boot_id(), since=time.time())
-        if held.places:
-            stay = stay._replace(zone=held.places[-1].zone)
-        self._keep(held._replace(places=(*held.places, stay)))
-        self._settled, self._due = False, 0.0
-        self._log(f"taken back from {held.peer} ({why}), token {held.token}")
+        self._keep(places.taken_back(self.places, stay))
+        self._watch, self._due = places.WatchState(), 0.0
+        self._log(f"taken back from {self.places.peer} ({why}), token {self.places.token}")
         self._changed()

@@ -13,7 +13,7 @@ import os
 import time
 from typing import Any, NamedTuple
 
-from carbontui.job.files.records import LAST_S
+from carbontui.job.terms.records import LAST_S
 
 NAME = "orders.log"
 STARTED = "started"
@@ -79,7 +79,7 @@ def since(directory: str, offset: int) -> tuple[list[LoggedOrder], int]:
     Raises OSError if the file cannot be read.
     """
     try:
-        fd = os.open(f"{directory}/{NAME}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(f"{directory}/{NAME}", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return [], 0
     try:

@@ -16,7 +16,7 @@ import time
 from functools import partial
 from typing import Any
 
-from carbontui.job.keeper import command, first_count, job_files, messages, moving, orders, signals
+from carbontui.job.keeper import command, job_files, messages, moving, orders, signals
 from carbontui.job.keeper import resume as resuming
 from carbontui.job.keeper.command import UNKNOWN, Adopted, exit_status
 from carbontui.job.keeper.job_files import JobFile, log
@@ -74,6 +74,8 @@ class Keeper:
         self.ended_by = ""  # the sender of the signal that ended a command that was not running
         self.no_resume_reason = ""
         """Why the command is not resumed after its next exit, even if it leaves a marker; '' if it may be."""
+        self.killed_before = command.out_of_memory()[0]
+        """Processes of our cgroup that the kernel had killed for their memory, before the command was started."""
         self.accounts_closed = False
         self.ended_at: float | None = None
         self.own_sleep = OwnSleep(time.monotonic())
@@ -93,13 +95,14 @@ class Keeper:
         left, trying = last if resume else None, self.trial.trying
         argv, environment = resuming.start_of(self.spec, self.environment, self.marker, left, trying=trying)
         if self.starts == 0:
-            first_count.start(self.dir)
+            command.count_first(self.dir)
         try:
             self.child = command.start(self.spec, argv, environment, self.launch_env, log, again=self.starts > 0)
         except command.CannotStart as error:
             self.finish(error.code, None)
             return
         self.child_start = proc.start_time(self.child.pid)
+        self.killed_before = command.out_of_memory()[0]
         self.started_mono = time.monotonic()
         self.starts += 1
         self.unloaded = False
@@ -194,6 +197,9 @@ class Keeper:
             "ended_by": self.ended_by,
             "signals": sorted(self.signals),
         }
+        if (code, number) in command.KILLED:
+            kills, limit_b = command.out_of_memory()
+            some |= {"out_of_memory": kills > self.killed_before, "memory_limit_b": limit_b}
         some |= {"interrupted": self.stopped_by_person and bool(self.no_resume_reason)}
         stopped = self.stopped_by_person or bool(self.no_resume_reason)
         self.exit = job_files.exit_record(code, number, stopped=stopped, unloaded=self.unloaded)

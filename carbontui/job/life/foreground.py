@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from carbontui import protocol
-from carbontui.job.files import store
+from carbontui.job.files import runlog, store
 from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import RelayedSignal
 from carbontui.job.life import stopping
@@ -58,7 +58,7 @@ def leave(code: int, directory: Path) -> NoReturn:
 
 
 class Narration:
-    """Our own lines on stderr: three at most, the last of them kept for the end; none if `quiet`."""
+    """Our own lines on stderr: those of the start and two more at most, the last kept for the end; none if `quiet`."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._left = 0 if quiet else LINES_MOST
@@ -76,6 +76,10 @@ class Narration:
         """All that is to be said at this moment, in one line."""
         if said := "; ".join(filter(None, texts)):
             self.line(said)
+
+    def start(self, *texts: str) -> None:
+        """The lines of the start."""
+        self.line("\ncarbontui: ".join(filter(None, texts)))
 
     def news(self, text: str) -> None:
         """Something has happened meanwhile: a line if one is left besides the last."""
@@ -106,7 +110,7 @@ class Copy:
                 self._file = self._path.open("rb")
                 self._file.seek(self._begin)
         some = False
-        while self._file is not None and (data := self._file.read(65536)):
+        while self._file is not None and (data := runlog.tail(self._file, 65536)):
             some, self.within_a_line = True, not data.endswith(b"\n")
             rest = memoryview(b"" if self.unread else data)
             while rest:

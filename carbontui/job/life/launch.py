@@ -57,8 +57,6 @@ def terms(settings: Settings, environment: Mapping[str, str], *, resubmit: bool,
         kind = "held" if scheduler or provider or settings.gpu_price else "always-on"
         why = "slurm" if "SLURM_JOB_ID" in environment else "kubernetes" if scheduler else ""
         why = why or ("cloud" if provider else "rented" if settings.gpu_price else "workstation")
-        if why == "workstation" and settings.host_w:
-            kind, why = "given-back", "host"  # who gives its watts wants them counted
     pue, pue_why = settings.pue, ""
     if pue is None:
         own = kind == "always-on" or not (scheduler or provider)
@@ -218,7 +216,7 @@ def executable(argv: tuple[str, ...]) -> None:
         return _script(argv)
     if os.sep in argv[0] and Path(argv[0]).is_dir():
         raise LaunchError(f"{argv[0]}: is a folder", 126)
-    if os.sep in argv[0] and Path(argv[0]).is_file():
+    if Path(argv[0]).is_file():
         how = f"python {argv[0]}" if argv[0].endswith(".py") else f"chmod +x {argv[0]}"
         raise LaunchError(f"{argv[0]}: is not executable; write {how}", 126)
     raise LaunchError(f"{argv[0]}: no such command", 127)
@@ -334,7 +332,7 @@ def run_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> bo
     path = spec["socket" if places.read(directory).holder else "door"]
     due = time.monotonic() + READY_S
     while not (life.answers(path) or (directory / "exit.json").exists()):
-        if keeper.poll() is not None and not life.is_locked(directory / life.LOCK):  # else another has it
+        if keeper.poll() is not None and not (life.is_locked(directory / life.LOCK) or life.owned(directory)):
             tail = (directory / "carbontui.log").read_text(errors="replace").strip().splitlines()[-1:]
             raise LaunchError(f"the keeper ended at once: {' '.join(tail)}")
         if time.monotonic() >= due and _kept(directory):
@@ -350,6 +348,7 @@ def spawn_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> 
     ours = {name: value for name, value in isolation.environment(os.environ).items() if name not in OF_THE_BOARDS}
     ours |= {name: theirs[name] for name in OF_THE_BOARDS if name in theirs}
     with (directory / "carbontui.log").open("ab") as log:
+        os.fchmod(log.fileno(), 0o600)  # whatever the umask
         try:
             keeper = subprocess.Popen(
                 [sys.executable, "-m", "carbontui.job.keeper", spec["job"], *paths.apart()],

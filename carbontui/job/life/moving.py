@@ -15,19 +15,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from carbontui import __version__, protocol, units
-from carbontui.client.checkpoint import identity
+from carbontui import protocol, units
+from carbontui.client import version
 from carbontui.job.files import launch_file, places, store
 from carbontui.job.keeper.messages import ChildFacts, HandOver, MoveTo
 from carbontui.job.life import launch, receiving, stopping
-from carbontui.job.terms import spec
+from carbontui.job.terms import records, spec
+from carbontui.job.terms.border import CheckAnswer, CheckAsk, StageAsk, Staged
 from carbontui.power.agent.view import SAYS
 from carbontui.slurm import commands
 from carbontui.system import proc, ssh
 from carbontui.text import figures
 
+T = TypeVar("T")
 BEAT_S = 3.0
 REACH_S = 45.0
 UNLOAD_S = 600.0
@@ -35,6 +37,8 @@ TRAINS_S = 600.0
 STAGE_S = 600.0
 """Bounds of the phases: for the keeper to reach the machine, for the checkpoint, for the first step there, and for
 what has arrived to be read again."""
+COPY_S = 2 * 86400.0
+"""Of one copy, which rsync itself gives up after a minute in which nothing comes."""
 OURS = ".carbontui"
 LEFT_HERE = ("hook/", "*.lock", "*.tmp", "exit.room", ".*")
 """Of the job's directory: what each machine makes for itself."""
@@ -91,12 +95,12 @@ class Transfer:
             raise NotMoved(f"job {job.id}: {error}") from None
         self.known = places.read(job.dir)
         self.cargo = Cargo([], by_git=False)
-        self.there: dict[str, Any] = {}
+        self.there = CheckAnswer("", "", "", 0, 0)
         self.status = job.status()
         self._order = MoveTo()
         self._left = threading.Event()
         self._beats = threading.Thread(target=self._beat, daemon=True)
-        self._began_s = 0.0
+        self._began_s = self._start_s = 0.0
         self._sent_b = 0
         self._joules: float | None = None
 
@@ -112,35 +116,34 @@ class Transfer:
 
     def check(self) -> None:
         """Whether it can be moved, and what will be copied. Raises NotMoved."""
-        if why := self._why_not():
+        if why := self.why_not():
             raise NotMoved(f"job {self.job.id} cannot be moved: {why}")
         self.cargo = cargo(self.options.cwd)
         kept = launch_file.load(self.job.dir)
         assert kept is not None
-        asked = {
-            "version": __version__,
-            "cwd": self.options.cwd,
-            "home": str(Path.home()),
-            "argv0": self.options.argv[0],
-            "path": kept["environment"].get("PATH", ""),
-            "files": self.cargo.files,
-        }
-        self.there = self._answered("check", asked, ssh.ANSWER_S * 3, ask=True)
+        path = kept["environment"].get("PATH", "")
+        files = tuple(self.cargo.files)
+        asked = CheckAsk(version.full(), self.options.cwd, str(Path.home()), self.options.argv[0], path, files)
+        self.there = self._answered("check", asked, CheckAnswer, ssh.ANSWER_S * 3, ask=True)
+        sent = {name for name, *_ in files}
+        if strange := [name for name, _ in self.there.changed if name not in sent]:
+            self.refuse(f"it names a file that it was not asked about: {units.printable(strange[0])[:80]}")
         changed = [
             name
-            for name, digest in self.there["changed"]
-            if digest is None or digest != identity.checksum(f"{self.options.cwd}/{name}")
+            for name, known in self.there.changed
+            if known is None or known != receiving.digest(self.options.cwd, name)
         ]
         if changed:
             more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
             names = units.printable(", ".join(changed[:3]))
-            self.refuse(f"{names}{more} in {self.there['cwd']} there would be overwritten, and was changed there")
-        needs = self.there["copy_b"] + sum(_size(path) for path in self.checkpoints()) * 2 + _size(str(self.job.dir))
-        if self.there["free_b"] < needs + launch.ROOM_B:
-            free = figures.size(self.there["free_b"])
+            where = units.printable(self.there.cwd)[:200]
+            self.refuse(f"{names}{more} in {where} there would be overwritten, and was changed there")
+        needs = self.there.copy_b + sum(_size(path) for path in self.checkpoints()) * 2 + _size(str(self.job.dir))
+        if self.there.free_b < needs + launch.ROOM_B:
+            free = figures.size(self.there.free_b)
             self.refuse(f"{free} are free there, {figures.size(needs + launch.ROOM_B)} are needed")
 
-    def _why_not(self) -> str:
+    def why_not(self) -> str:
         """Why this job moves nowhere; '' if it can."""
         job, options = self.job, self.options
         if self.known.moved_to:
@@ -165,6 +168,7 @@ class Transfer:
             return "it runs as a try, before its start" if facts.trying else "it is being moved already"
         if facts.state == "running":
             able = self._ask(protocol.AbilitiesAsk(1), protocol.AbilitiesAnswer)
+            self._start_s = able.start_s
             for row in able.rows:
                 if (row.device, row.aspect) == ("training", "unload"):
                     cannot = row.support != SAYS["yes"]
@@ -188,7 +192,7 @@ class Transfer:
 
     def checkpoints(self) -> list[str]:
         """Files and folders that the pointer of its last unload names."""
-        body = store.read_json(self.job.dir / "resume.json.checkpoint") or {}
+        body = records.read_json(self.job.dir / "resume.json.checkpoint") or {}
         earlier = [one.get("path") for one in body.get("earlier") or () if isinstance(one, dict)]
         named = [body.get("path"), *earlier, *(body.get("folders") or ())]
         inside = f"{self.job.dir}/"
@@ -197,10 +201,10 @@ class Transfer:
 
     def said(self) -> str:
         """'412 files, 1.2 GB (3.1 MB to copy) to n2:/home/me/run, zone SE'"""
-        count, whole, left = len(self.cargo.files), figures.size(self.cargo.bytes), figures.size(self.there["copy_b"])
+        count, whole, left = len(self.cargo.files), figures.size(self.cargo.bytes), figures.size(self.there.copy_b)
         which = "all but what git ignores" if self.cargo.by_git else "no git there: every file"
-        zone = f"zone {self.there['zone']}" if self.there["zone"] else self.there["zone_why"]
-        where = f"{self.host.name}:{self.there['cwd']}"
+        zone = f"zone {self.there.zone}" if self.there.zone else self.there.zone_why
+        where = f"{self.host.name}:{self.there.cwd}"
         return f"{count} files of {self.options.cwd}, {whole} ({which}; {left} to copy), to {where}; {zone}"
 
     # --- until the hand-over ---
@@ -210,9 +214,10 @@ class Transfer:
         self._say(
             MoveTo(
                 self.host.name,
-                self.host.by_itself(["receive", "hold", self.job.id]),
+                tuple(self.host.by_itself(["receive", "hold", self.job.id])),
                 os.environ.get("SSH_AUTH_SOCK", ""),
-                release=self.known.leased and self.there["watches"] != self.known.token,
+                # also by the machine it returns to, which would else take back what it has not yet been granted
+                release=self.known.leased,
             )
         )
         self._beats.start()
@@ -239,30 +244,29 @@ class Transfer:
             folder, name = os.path.split(path)
             self._rsync(f"{folder}/", self._follow(folder), [name])
         rules = [word for pattern in LEFT_HERE for word in ("--exclude", pattern)]
-        self._rsync(f"{self.job.dir}/", self.there["staging"], None, "--delete", *rules)
-        given = {
-            "cwd": self.there["cwd"],
-            "home": str(Path.home()),
-            "token": self.known.token + 1,
-            "peer": self.status.host,
-            "host": self.status.host,
-            "zone": self.options.zone or "",
-            "boot": proc.boot_id(),
-            "since": self.options.created_s,
-            "until": self._began_s,
-            "bytes": self._sent_b,
-            "joules": self._joules,
-        }
-        self._answered("stage", given, STAGE_S)
+        self._rsync(f"{self.job.dir}/", self.there.staging, None, "--delete", *rules)
+        given = StageAsk(
+            self.there.cwd,
+            str(Path.home()),
+            self.known.token + 1,
+            peer=self.status.host,
+            host=self.status.host,
+            zone=self.options.zone or "",
+            boot=proc.boot_id(),
+            since=self.options.created_s,
+            until=self._began_s,
+            bytes=self._sent_b,
+            joules=self._joules,
+        )
+        self._answered("stage", given, Staged, STAGE_S)
         if self._order.release:
-            self._until(
-                lambda _: not places.read(self.job.dir).leased, REACH_S * 2, "its last place does not let it go"
-            )
+            within_s = max(REACH_S, self.known.lease_s * places.RENEWED) * 2
+            self._until(lambda _: not places.read(self.job.dir).leased, within_s, "its last place does not let it go")
 
     def hand_over(self) -> None:
         """One durable write here, and it is the other machine's. Raises NotMoved."""
         zone, lease = self.options.zone or "", (self.lease_s is not None, self.lease_s or places.LEASE_S)
-        order = HandOver(zone, self.options.created_s, self._began_s, self.status.step, *lease)
+        order = HandOver(zone, self.options.created_s, self._began_s, self.status.step, *lease, self._start_s)
         self._left.set()
         self._beats.join()  # what comes after the hand-over is no part of this move
         stopping.facts(self.job, order)
@@ -289,10 +293,10 @@ class Transfer:
 
     def copy_files(self) -> None:
         """What differs of the working directory. Raises NotMoved."""
-        self._rsync(f"{self.options.cwd}/", self.there["cwd"], [name for name, *_ in self.cargo.files])
+        self._rsync(f"{self.options.cwd}/", self.there.cwd, [name for name, *_ in self.cargo.files])
 
     def _follow(self, path: str) -> str:
-        return receiving.follow(path, {self.options.cwd: self.there["cwd"], str(Path.home()): self.there["home"]})
+        return receiving.follow(path, {self.options.cwd: self.there.cwd, str(Path.home()): self.there.home})
 
     def _rsync(self, of: str, to: str, names: list[str] | None, *more: str) -> None:
         listed = [] if names is None else ["--files-from=-", "--from0"]
@@ -304,26 +308,26 @@ class Transfer:
                 input=given,
                 capture_output=True,
                 check=False,
+                timeout=COPY_S,
             )
         except FileNotFoundError:
             raise NotMoved(f"job {self.job.id} stays: rsync is not installed here") from None
+        except subprocess.TimeoutExpired as late:
+            self.refuse(f"the copy has not ended within {late.timeout:.0f} s")
         if done.returncode not in (0, 24):  # 24: a file vanished meanwhile, as a training's may
             fault = [one for one in done.stderr.decode(errors="replace").splitlines() if one.startswith("rsync: ")]
             why = GONE_WRONG.get(done.returncode, f"exit code {done.returncode}")
             self.refuse(f"the copy failed ({why}){': ' + units.printable(fault[0])[7:200] if fault else ''}")
         self._sent_b += _sent(done.stdout)
 
-    def _answered(self, step: str, asked: dict[str, Any], within_s: float, *, ask: bool = False) -> dict[str, Any]:
+    def _answered(self, step: str, asked: NamedTuple, kind: type[T], within_s: float, *, ask: bool = False) -> T:
         try:
-            given = json.dumps(asked).encode() + b"\n"
-            answer = json.loads(self.host.answer(["receive", step, self.job.id], given, within_s, ask=ask))
+            given = json.dumps(asked._asdict()).encode() + b"\n"
+            return records.decode(self.host.answer(["receive", step, self.job.id], given, within_s, ask=ask), kind)
         except ssh.SshError as error:
             raise NotMoved(f"job {self.job.id} stays: {error}") from None
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            self.refuse("carbontui there does not answer as this version understands")
-        return answer
+        except ValueError as error:
+            self.refuse(f"carbontui there does not answer as this version understands ({error})")
 
     def _say(self, order: MoveTo) -> None:
         self._order = order

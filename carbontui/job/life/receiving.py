@@ -12,22 +12,26 @@ import os
 import shutil
 import socket
 import sqlite3
+import stat
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from carbontui import __version__, paths
+from carbontui import paths
+from carbontui.client import version
 from carbontui.client.checkpoint import identity
 from carbontui.job.files import launch_file, places, store
-from carbontui.job.files.places import Stay
+from carbontui.job.files.places import At, Stay
 from carbontui.job.keeper import job_files as files
 from carbontui.job.keeper.messages import Left, Renewed
 from carbontui.job.life import launch, restart, stopping
+from carbontui.job.terms import records
 from carbontui.job.terms import spec as opts
+from carbontui.job.terms.border import CheckAnswer, CheckAsk, Grant, Greeting, HoldAnswer, StageAsk
 from carbontui.system import life, proc
 
 LEAVES_S = 10.0
@@ -59,52 +63,55 @@ def follow(path: str, roots: Mapping[str, str]) -> str:
 # --- before ---
 
 
-def check(job: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+def check(job: str, asked: CheckAsk, zone: str, zone_why: str) -> CheckAnswer:
     """What decides whether `job` can come here, and where to. Raises NotTaken."""
-    if asked["version"] != __version__:
-        raise NotTaken(f"carbontui is {__version__} there, {asked['version']} here: install the same")
+    if asked.version != (ours := version.full()):
+        raise NotTaken(f"carbontui is {ours} there, {asked.version} here: install the same")
     if shutil.which("rsync") is None:
         raise NotTaken("rsync is not installed there")
     home = str(Path.home())
-    cwd = follow(asked["cwd"], {asked["home"]: home})
-    roots = {asked["cwd"]: cwd, asked["home"]: home}
-    before = _room_for(job)
-    command, where = follow(asked["argv0"], roots), _path(asked["path"], roots)
+    cwd = follow(asked.cwd, {asked.home: home})
+    roots = {asked.cwd: cwd, asked.home: home}
+    been = _has_been(job)
+    command, where = follow(asked.argv0, roots), _path(asked.path, roots)
     full = os.path.join(cwd, command) if os.sep in command else command  # noqa: PTH118
-    brought = full.startswith(f"{cwd}/") and any(full == f"{cwd}/{name}" for name, *_ in asked["files"])
+    brought = full.startswith(f"{cwd}/") and any(full == f"{cwd}/{name}" for name, *_ in asked.files)
     if not brought and shutil.which(full, path=where) is None:
         raise NotTaken(f"{command} is not there: install it, or start the job with a command that both machines have")
     try:
         os.makedirs(cwd, exist_ok=True)  # noqa: PTH103
         folder = paths.private_dir(paths.private_dir(incoming("").parent / "incoming") / job)
     except OSError as error:
-        raise NotTaken(f"{error.filename or cwd} cannot be used there ({error.strerror})") from None
-    copied, changed = compare(cwd, asked["files"], been=before is not None)
-    return {
-        "watches": before,
-        "home": home,
-        "cwd": cwd,
-        "staging": str(folder),
-        "free_b": min(shutil.disk_usage(where).free for where in (cwd, folder)),
-        "copy_b": copied,
-        "changed": changed,
-    }
+        raise NotTaken(f"{error.filename or cwd} cannot be used there ({error.strerror or error})") from None
+    copied, changed = compare(cwd, asked.files, been=been)
+    free_b = min(shutil.disk_usage(where).free for where in (cwd, folder))
+    return CheckAnswer(home, cwd, str(folder), free_b, copied, changed, zone, zone_why)
 
 
-def _room_for(job: str) -> int | None:
-    """Of a job that was on this machine: the token of its hand-over, which this machine watches (-1: no more). None of
-    another. Raises NotTaken where it is here."""
+def digest(cwd: str, name: str) -> str | None:
+    """Of a regular file below `cwd`, which no link leads out of; None of anything else, which is not opened."""
+    path = f"{cwd}/{name}"
+    with contextlib.suppress(OSError):
+        inside = os.path.realpath(os.path.dirname(path)).startswith(os.path.realpath(cwd))  # noqa: PTH120
+        if inside and stat.S_ISREG(os.lstat(path).st_mode):
+            return identity.checksum(path)
+    return None
+
+
+def _has_been(job: str) -> bool:
+    """Whether the job was on this machine before. Raises NotTaken where it is here."""
     if (here := store.named(job)) is None:
-        return None
+        return False
     if here.foreign or (here.unseen is not None and not here.dead):
         raise NotTaken(f"both machines share {paths.state_dir()}: carbontui restart {job} --here, on that one")
-    known = places.read(here.dir)
-    if known.holder and here.exit is None:
+    if places.read(here.dir).holder and here.exit is None:
         raise NotTaken(f"there is a job {job} on it")
-    return known.token if here.exit is None else -1
+    return True
 
 
-def compare(cwd: str, files: list[list[Any]], *, been: bool) -> tuple[int, list[tuple[str, str | None]]]:
+def compare(
+    cwd: str, files: Iterable[tuple[str, int, int]], *, been: bool
+) -> tuple[int, tuple[tuple[str, str | None], ...]]:
     """Bytes of the files (path, size, mtime in ns) that differ here, and those that were changed here, with
     a checksum where the size is the same: nothing overwrites them. `been`: the job left its files here before."""
     differ: list[tuple[str, int, int | None, bool]] = []
@@ -125,7 +132,7 @@ def compare(cwd: str, files: list[list[Any]], *, been: bool) -> tuple[int, list[
         if was_b is not None
         and ((name in modified and not been) or (newer and (name not in tracked or name in modified)))
     ]
-    shown = [(name, identity.checksum(f"{cwd}/{name}") if same else None) for name, same in changed]
+    shown = tuple((name, digest(cwd, name) if same else None) for name, same in changed)
     return sum(size for _, size, *_ in differ), shown
 
 
@@ -164,14 +171,14 @@ def environment(theirs: Mapping[str, str], roots: Mapping[str, str]) -> dict[str
 # --- what has arrived ---
 
 
-def stage(job: str, sent: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+def stage(job: str, sent: StageAsk, own: Mapping[str, Any]) -> None:
     """Make what was copied a job of this machine, in its folder still; `own`: fields of its options that are this
     machine's. Raises NotTaken for what is not what was sent."""
     folder, final = incoming(job), paths.job_dir(job)
     left = opts.load(folder)
-    roots = {left.dir: str(final), left.cwd: sent["cwd"], sent["home"]: str(Path.home())}
+    roots = {left.dir: str(final), left.cwd: sent.cwd, sent.home: str(Path.home())}
     pointer = folder / "resume.json.checkpoint"
-    if body := store.read_json(pointer):
+    if body := records.read_json(pointer):
         _check_checkpoints(body, roots, {**roots, left.dir: str(folder)})
         paths.write_whole(pointer, json.dumps(_followed(body, roots)).encode())
     with contextlib.closing(sqlite3.connect(folder / "journal.db")) as journal:
@@ -182,7 +189,7 @@ def stage(job: str, sent: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         left,
         **own,
         dir=str(final),
-        cwd=sent["cwd"],
+        cwd=sent.cwd,
         argv=tuple(follow(word, roots) for word in left.argv),
         log=follow(left.log, roots),
         err=follow(left.err, roots) if left.err else "",
@@ -199,23 +206,22 @@ def stage(job: str, sent: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     spec["input"] = {**kept["input"], "path": follow(kept["input"].get("path") or "", roots) or None}
     paths.write_whole(folder / "spec.json", json.dumps(msgspec.to_builtins(options)).encode())
     paths.write_whole(folder / launch_file.FILE, json.dumps(spec).encode())
-    was = store.read_json(folder / "job.json") or {}
+    was = records.read_json(folder / "job.json") or {}
     record = {**spec["public"], **life.here()._asdict(), "pids": {}}
     record |= {name: was[name] for name in ("state", "starts") if name in was}
     paths.write_whole(folder / "job.json", json.dumps(record).encode())
-    places.write(
-        folder, places.Places(int(sent["token"]), holder=False, peer=sent["peer"], places=_places(folder, sent))
-    )
+    come = places.Places(sent.token, holder=False, leased=False, peer=sent.peer, places=_places(folder, sent))
+    places.write(folder, come)
     for name in ("exit.json", life.LOCK, life.TRAINING_LOCK):
         (folder / name).unlink(missing_ok=True)
     os.sync()
 
 
-def _places(folder: Path, sent: Mapping[str, Any]) -> tuple[Stay, ...]:
+def _places(folder: Path, sent: StageAsk) -> tuple[Stay, ...]:
     """Where it was, and what it cost to come here."""
-    *before, last = places.read(folder).places or (Stay(sent["host"], sent["zone"], sent["boot"], sent["since"]),)
-    cost = Stay(socket.gethostname(), bytes=sent["bytes"], joules=sent.get("joules"))
-    return (*before, last._replace(until=sent["until"]), cost)
+    *before, last = places.read(folder).places or (Stay(sent.host, sent.zone, sent.boot, sent.since),)
+    cost = Stay(socket.gethostname(), bytes=sent.bytes, joules=sent.joules)
+    return (*before, last._replace(until=sent.until), cost)
 
 
 def _check_checkpoints(body: Mapping[str, Any], roots: Mapping[str, str], arrived: Mapping[str, str]) -> None:
@@ -237,82 +243,93 @@ def _followed(value: Any, roots: Mapping[str, str]) -> Any:
 # --- what the place before says ---
 
 
-def converse(job: str, receive: Callable[[], Mapping[str, Any]], say: Callable[[dict[str, Any]], None]) -> None:
+def converse(job: str, receive: Callable[[type[Grant]], Grant], say: Callable[[Greeting | HoldAnswer], None]) -> None:
     """One conversation with the keeper of the place before: a lease counts from before it is asked for."""
-    asked = places.now()
-    here = store.named(job)
-    say({"ready": True, "leave": here is not None and _leaves(here)})
-    said = receive()
-    if not said or said.get("ping"):
-        say({"ok": True})
+    asked, here = places.now(), store.named(job)
+    facts = None if here is None else stopping.facts(here)
+    say(Greeting(ready=True, leave=facts is not None and facts.release))
+    terms = receive(Grant)
+    if terms.ping and not terms.recall:
+        say(HoldAnswer(ok=True))
         return
     # what several conversations ask is done one after the other
     with launch.one_at_a_time(paths.private_dir(incoming("").parent / "incoming")):
         try:
-            say({"ok": True, **_obeyed(job, said, asked)})
+            say(_carried_out(job, terms, asked))
         except (NotTaken, launch.LaunchError, OSError, ValueError) as error:
-            say({"error": str(error), "refused": isinstance(error, NotTaken)})
+            say(HoldAnswer(error=str(error), refused=isinstance(error, NotTaken)))
 
 
-def _leaves(here: store.Job) -> bool:
-    """Whether this place moves the job on, and asks to be let go."""
-    facts = stopping.facts(here)
-    return facts is not None and facts.release
-
-
-def _obeyed(job: str, sent: Mapping[str, Any], asked: float) -> dict[str, Any]:
-    token, here = int(sent["token"]), store.named(job)
-    known = places.NEVER_MOVED if here is None else places.read(here.dir)
-    if sent.get("back"):
-        if here is not None and known.token < token:
-            _end(here)
-        shutil.rmtree(incoming(job), ignore_errors=True)
-        return {}
-    ends, *_ = granted = lease(sent, asked)
-    if ends is not None and ends <= places.now():
-        raise NotTaken("the lease has ended before it was heard")
+def _carried_out(job: str, terms: Grant, asked: At) -> HoldAnswer:
+    """What is done with a grant, as `places.received` decides. Raises NotTaken, LaunchError or OSError."""
+    here = store.named(job)
+    known = None if here is None else places.read(here.dir)
     arrived = places.read(incoming(job)) if incoming(job).is_dir() else places.NEVER_MOVED
-    if arrived.token == token and not (here is not None and known.holder and here.exit is None):
-        _install(job, here, arrived, granted)
-        return {"state": "starting"}
-    if here is None or known.token < token:
-        raise NotTaken(f"there is no job {job} with token {token}")
-    if known.token > token or not known.holder:
-        return {"own": True}
-    if here.exit is not None:
-        return _ended(here, sent)
-    if not stopping.tell_keeper(here, Renewed(token, *granted)) or not here.kept:
-        places.write(here.dir, known.granted(*granted))
+    verdict = places.received(known, arrived.token, terms, over=here is not None and here.exit is not None)
+    if verdict in ("end", "leave"):
+        if here is not None:
+            _end(here, terms.recall)
+        shutil.rmtree(incoming(job), ignore_errors=True)
+        if verdict == "leave" and here is not None:
+            _until_over(here)
+        return HoldAnswer(ok=True, back=verdict == "leave", left=verdict == "leave")
+    if verdict == "own" or (here is None and verdict == "over"):
+        return HoldAnswer(ok=True, own=True)
+    if verdict == "refuse":
+        raise NotTaken(f"there is no job {job} with token {terms.token}")
+    right = places.granted(arrived if verdict == "install" or known is None else known, terms, asked)
+    if right.leased and right.left_s(places.now()) <= 0.0:
+        raise NotTaken("the lease has ended before it was received")
+    if verdict == "install":
+        _install(job, here, right)
+        return HoldAnswer(ok=True)
+    assert here is not None
+    if verdict == "over":
+        return _ended(here, terms)
+    ends = right.ends if right.leased else None
+    if not stopping.tell_keeper(here, Renewed(terms.token, ends, right.lease_s, right.margin_s)) or not here.kept:
+        places.write(here.dir, right)
         if not here.kept:
             restart.restart(here)
-    return {"state": here.status().state}
+    return HoldAnswer(ok=True, lives=_lives(here))
 
 
-def lease(sent: Mapping[str, Any], asked: float) -> places.PlaceLease:
-    """The right to train here by the words of the place before."""
-    lease_s, margin_s = (None if sent.get(name) is None else float(sent[name]) for name in ("lease_s", "margin_s"))
-    return places.PlaceLease(None if lease_s is None else asked + lease_s, lease_s, margin_s)
+def _lives(here: store.Job) -> bool:
+    """Whether its command runs, waits because of a plan or a person, or is on its way to another machine."""
+    facts, status = stopping.facts(here), here.status()
+    if facts is None or facts.pid is not None:
+        return here.alive("child") is not None
+    held = status.state in ("waiting", "unloaded", "paused") and status.reason.code != "moved"
+    return held or bool(facts.moving) or facts.stopping
 
 
-def _ended(here: store.Job, sent: Mapping[str, Any]) -> dict[str, Any]:
+def _until_over(here: store.Job) -> None:
+    """Until nothing of it runs here any more. Raises NotTaken."""
+    due = time.monotonic() + LEAVES_S
+    while (again := store.named(here.id)) is not None and (again.exit is None or again.alive("child") is not None):
+        if time.monotonic() > due:
+            raise launch.LaunchError("it has not ended there yet")
+        time.sleep(0.05)
+
+
+def _ended(here: store.Job, terms: Grant) -> HoldAnswer:
     """How it ended; one that failed before its first step here goes back."""
     assert here.exit is not None
-    status = here.status()
     failed = here.exit.get("code") != 0 and not here.exit.get("stopped")
-    if failed and 0 < int(sent.get("step") or 0) >= status.step:
-        return {"back": True}
-    return {"over": here.exit}
+    if failed and 0 < terms.step >= here.status().step:
+        return HoldAnswer(ok=True, back=True)
+    return HoldAnswer(ok=True, over=here.exit)
 
 
-def _install(job: str, here: store.Job | None, arrived: places.Places, granted: places.PlaceLease) -> None:
+def _install(job: str, here: store.Job | None, right: places.Places) -> None:
     """The job is this machine's: its folder takes its place, and its keeper is started. Raises LaunchError."""
     final = paths.job_dir(job)
-    *before, stay = arrived.places
+    *before, stay = right.places
     now_s = time.time()
     took_s = max(0.0, now_s - (before[-1].until or now_s)) if before else 0.0
     stay = stay._replace(boot=proc.boot_id(), since=now_s, took_s=took_s, zone=opts.load(incoming(job)).zone or "")
     try:
-        places.write(incoming(job), arrived.granted(*granted)._replace(places=(*before, stay)))
+        places.write(incoming(job), right._replace(places=(*before, stay)))
         paths.private_dir(paths.jobs_dir())
         if here is not None:
             _no_keeper(here)
@@ -345,13 +362,14 @@ def claim(here: store.Job) -> None:
     places.write(here.dir, known._replace(token=known.token + 1, holder=True, leased=False))
 
 
-def _end(here: store.Job) -> None:
+def _end(here: store.Job, why: str) -> None:
     """The place before has the job again: nothing of it runs here any more. Raises NotTaken."""
-    if here.exit is not None or stopping.tell_keeper(here, Left()):
+    if here.exit is not None or stopping.tell_keeper(here, Left(why)):
         return
     if here.kept:
         raise NotTaken("the keeper there does not answer")
+    known = places.read(here.dir)
+    places.write(here.dir, known._replace(holder=False, leased=False))
     if here.orphaned:
         stopping.by_ourselves(here, now=True)
-    moved = places.read(here.dir).peer or "another machine"
-    stopping.close(here, {**files.exit_record(None, None, stopped=False), "moved": moved})
+    stopping.close(here, {**files.exit_record(None, None, stopped=False), "moved": known.peer or "another machine"})

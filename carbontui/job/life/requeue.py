@@ -22,6 +22,7 @@ from carbontui.job.files import store
 from carbontui.job.keeper import resume, signals
 from carbontui.job.life.foreground import UNLOADED_EXIT, exit_code
 from carbontui.job.life.launch import LaunchError
+from carbontui.job.terms import records
 from carbontui.job.terms import spec as opts
 from carbontui.slurm import allocation, commands, successor
 from carbontui.slurm.allocation import BatchJob
@@ -139,7 +140,7 @@ def taken_up(job: store.Job, options: opts.Options, *, log: str | None) -> opts.
 
 def state_left(job: store.Job) -> dict[str, Any]:
     """Where its next keeper continues: see `again` in the keeper's spec."""
-    record = store.read_json(job.dir / "job.json") or {}
+    record = records.read_json(job.dir / "job.json") or {}
     starts = int(record.get("starts") or 0)
     if not starts:  # it left before its start: nothing is to be resumed
         (job.dir / "resume.json").unlink(missing_ok=True)
@@ -150,7 +151,7 @@ def state_left(job: store.Job) -> dict[str, Any]:
 
 def reached(directory: Path) -> tuple[int, int | None]:
     """How often a job has been started, and its last step; None: not known."""
-    status, record = store.snapshot(directory), store.read_json(directory / "job.json") or {}
+    status, record = store.snapshot(directory), records.read_json(directory / "job.json") or {}
     return int(record.get("starts") or 0), None if status is None else status.step
 
 
@@ -198,7 +199,7 @@ def resubmit(directory: Path, code: int, batch: BatchJob, say: Callable[[str], N
             say(f"whether a successor of an earlier start waits is not known ({error}): squeue --me")
         return code
     not_before = min((resume.not_before(str(job.dir / "resume.json")) or now for job in unloaded), default=now)
-    received = set((store.read_json(directory / "exit.json") or {}).get("signals") or ())
+    received = set((records.read_json(directory / "exit.json") or {}).get("signals") or ())
 
     def ended() -> bool:
         received.update(found.number for found in signals.taken())

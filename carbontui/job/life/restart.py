@@ -22,6 +22,7 @@ import msgspec
 from carbontui import paths
 from carbontui.job.files import launch_file, store
 from carbontui.job.life import launch
+from carbontui.job.terms import records
 from carbontui.job.terms import spec as opts
 from carbontui.system import proc, systemd
 from carbontui.text.statements import words
@@ -159,7 +160,7 @@ def again(directory: Path, state: str | None = None, child: tuple[int, int] | No
         spec["door"] = spec["public"]["door"] = opts.stop_socket(socket)
         options = opts.load(directory)
         opts.save(msgspec.structs.replace(options, socket=str(socket)))
-    record = store.read_json(directory / "job.json") or _left(spec)
+    record = records.read_json(directory / "job.json") or _left(spec)
     spec["again"] = {"state": state or record.get("state", "running"), "starts": record.get("starts", 1)}
     if child is not None:
         spec["again"] |= {"child": child, "trying": record.get("trying") is True}
@@ -174,4 +175,4 @@ def _left(spec: dict[str, Any]) -> dict[str, Any]:
 
 def unloaded(directory: Path) -> bool:
     """Whether a child that is gone left a resume marker: it is to be started again."""
-    return bool(store.read_json(directory / "resume.json"))
+    return bool(records.read_json(directory / "resume.json"))

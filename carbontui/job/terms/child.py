@@ -45,17 +45,28 @@ class Child:
     """That allowance did not wait for a checkpoint."""
     freeze_why: str = ""
     """Why the keeper did not freeze it although asked to."""
+    out_of_memory: bool = False
+    """The kernel has killed it for its memory."""
+    memory_limit_b: int = 0
+    """Of its cgroup; 0: none is known."""
     moving: str = ""
     """The machine it is being moved to; '' if to none."""
     moved: str = ""
     """The machine that had it when it ended; '' if this one."""
     lease_left_s: float | None = None
-    """How long its last place leaves it to this one; None: for good."""
+    """How long its last place leaves it to this one, less the margin; None: for good."""
+    unload_most_s: float = 0.0
+    """The longest unload that fits into that lease."""
 
     @property
     def over(self) -> bool:
         """It has ended for good; an unloaded one has not."""
         return self.state in ("exited", "vanished")
+
+    def lease_unloads(self, takes_s: float) -> bool:
+        """Whether an unload that takes so long must begin, to end before the lease. One that the lease is too short for
+        does not begin while it is renewed: nothing would ever train."""
+        return self.lease_left_s is not None and self.lease_left_s <= min(takes_s, self.unload_most_s)
 
     def ended_s(self, clock: Clock) -> float | None:
         """When it ended, on the job's clock; None if not observed."""
@@ -72,7 +83,10 @@ class Ending(NamedTuple):
 LIMIT_S = 2.0
 """A scheduler that states whole seconds may end a job this much before its limit."""
 STARTING = Why("starting", statement("starting"))
-ENDED = ("code", "signal", "stopped", "unloaded", "budget", "ended_by", "interrupted", "moved")
+ENDED = (
+    *("code", "signal", "stopped", "unloaded", "budget", "ended_by", "interrupted", "moved"),
+    *("out_of_memory", "memory_limit_b"),
+)
 """How a command ended, by the same names in an exit record."""
 LAST_STATES = frozenset({"running", "waiting", "unloaded"})
 """The last known states of a vanished child that are told apart."""
@@ -117,6 +131,8 @@ def ending(child: Child, ends_s: float | None = None) -> Ending:
         return Ending("stopped", Why("signalled", said))
     if child.stopped:
         return Ending("stopped", Why("stop", statement("stopped")))
+    if child.out_of_memory:
+        return Ending("failed", Why("signalled", statement("out_of_memory", limit_b=child.memory_limit_b or None)))
     if child.signal is not None:
         return Ending("failed", Why("signalled", statement("signalled", signal=child.signal)))
     if child.code is None:

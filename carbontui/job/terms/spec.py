@@ -9,6 +9,7 @@ import msgspec
 
 from carbontui import config, units
 from carbontui.account.boundary import Kind
+from carbontui.job.terms import records
 from carbontui.job.terms.clock import Clock, Standstills
 from carbontui.power.backends.declared import DeclaredBoards
 from carbontui.power.backends.simulated import SimulatedSpec
@@ -170,7 +171,7 @@ def load(directory: Path) -> Options:
     """The options of a job. Raises OSError or ValueError if its directory has no readable spec."""
     # not by msgspec: paths may contain escaped non-text bytes
     try:
-        found = json.loads((directory / "spec.json").read_bytes())
+        found = json.loads(records.read_bytes(directory / "spec.json"))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     options = msgspec.convert(found, Options)

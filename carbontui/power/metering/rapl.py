@@ -33,7 +33,6 @@ SOON_S = 0.2
 ZONE_MAX_W = 2000.0
 """More than any package draws over a second."""
 RAPL_ROOT = Path("/sys/class/powercap")
-HWMON = Path("/sys/class/hwmon")
 FIX = "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj"
 
 
@@ -63,28 +62,14 @@ class RaplZone:
         return True
 
 
-def amd_zones(root: Path) -> list[RaplZone]:
-    """The sockets of the amd_energy driver: 64-bit counters in hwmon, labelled Esocket0 and so on."""
-    try:
-        drivers = [folder for folder in sorted(root.glob("hwmon*")) if (folder / "name").read_text() == "amd_energy\n"]
-        labels = [one for folder in drivers for one in sorted(folder.glob("energy*_label"))]
-        return [
-            RaplZone(label.with_name(label.name.replace("_label", "_input")), "cpu", 2**64, label.read_text().strip())
-            for label in labels
-            if label.read_text().startswith("Esocket")
-        ]
-    except (OSError, ValueError):
-        return []
-
-
 def find_zones(root: Path) -> tuple[list[RaplZone], str]:
     """Package and dram zones if all of the kind are readable, and why there are none.
 
-    AMD's packages are there too since Linux 5.8; before, the amd_energy driver gave them."""
-    zones = amd_zones(HWMON if root == RAPL_ROOT else root)
+    AMD's packages are there too since Linux 5.8."""
+    zones: list[RaplZone] = []
     broken: set[str] = set()
     why = "no RAPL on this machine"
-    if zones or not root.is_dir():
+    if not root.is_dir():
         return zones, why
     for path in sorted(root.glob("intel-rapl:*")):
         kind = ""

@@ -2,7 +2,7 @@
 machine can draw. Pure.
 
 A board's energy counter is held against the board's power: NVML's 1 s averages are an independent witness, which read
-about once a second cover every second. A counter that is off from them by more than a quarter is wrong, be it by a
+about once a second cover every second. A counter that is off from them by more than 8 % is wrong, be it by a
 factor, because it stands still, or because it catches up with what was counted from power meanwhile. Momentary readings
 prove less: a sensor that is on for 25 of each 100 ms may overstate bursts up to six times. They may confirm a counter;
 where they contradict it, nobody can say which is right, unless the counter shows a tenth of them, or less: then it
@@ -21,7 +21,7 @@ disks. Unknown is 0xFFFFFFFF in milliwatts (ACPI 6.5, 10.4.1 _PMM) and 0xFFFF in
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -37,6 +37,8 @@ FADE_S = 120.0
 """A supply's meter averages over other times than the boards' sensors: their means forget with this time constant."""
 COMPARED_S = 60.0
 """What is left of a supply's watts is believed after this long, as a GPU's counter is."""
+APART = 1.1
+"""Two meters of one supply may differ by this factor: one may stand before its power supplies, which lose 4 to 10 %."""
 SHORT = 0.95
 """A supply below this share of what its parts drew is wrong: sensors are good to 5 %."""
 CHANGES = 1.1
@@ -117,6 +119,17 @@ def supply(what: str, now_w: float | None, why: str, same: SameSeconds, parts: P
     return MeterVerdict(what, scope, verdict, why, ratio)
 
 
+def agreed(made: Sequence[tuple[MeterVerdict, float]]) -> list[MeterVerdict]:
+    """The verdicts on a supply's meters, each with its mean watts: of those that are believed alone, none is where two
+    contradict each other."""
+    believed = sorted((watts, verdict.what) for verdict, watts in made if verdict.verdict == "believed")
+    if not believed or believed[-1][0] <= APART * believed[0][0]:
+        return [verdict for verdict, _ in made]
+    (low_w, low), (high_w, high) = believed[0], believed[-1]
+    why = f"{high} says {high_w:.0f} W, {low} {low_w:.0f} W in the same seconds"
+    return [replace(one, verdict="doubted", why=why) if one.verdict == "believed" else one for one, _ in made]
+
+
 def allotted(boards: int, parts: Parts, cores: int, jobs: int) -> tuple[float, str]:
     """The job's part of what is a machine's and nobody's, by what it was allotted, and the rule."""
     if parts.boards:
@@ -150,11 +163,10 @@ def mirrored(a_uj: tuple[int, int], b_uj: tuple[int, int]) -> bool:
     return a_uj[1] > a_uj[0] and all(abs(a - b) <= MIRROR_UJ for a, b in zip(a_uj, b_uj, strict=True))
 
 
-AGREES = 0.25
-"""A counter may differ from the power by this share: sensors are good to 5 %, and averages lag."""
-SAID = 0.08
-"""A counter that differs by this share is said to: averages over a minute are good to 5 %."""
-WHY = {"disputed": "momentary readings contradict it", "doubted": "it was found wrong: power is integrated"}
+AGREES, SAID = 0.25, 0.08
+"""A counter may differ from a board's power by the first share, and from 1 s averages, which over a minute are good to
+5 %, by the second: from there on it is said to."""
+WHY = {"disputed": "momentary readings contradict it", "doubted": "it was found wrong"}
 TENTH = 0.1
 """A counter below this share of momentary readings counts another unit."""
 UNIT_S = 10.0
@@ -203,11 +215,13 @@ class CheckedCounter(Struct):
     def verdict(self) -> MeterVerdict:
         """What is said of it."""
         what: tuple[str, Scope] = ("energy counter", "gpu")
-        if self.trust != "believed":
-            why = "compared with its board's power for less than a minute" if self.trust == "new" else WHY[self.trust]
-            return MeterVerdict(*what, "doubted", why, self.ratio)
         off = 0.0 if self.ratio is None else self.ratio - 1.0
         why = f"{figures.signed(off, figures.percent)} off its board's power" if abs(off) >= SAID else ""
+        if self.trust == "doubted":
+            return MeterVerdict(*what, "refused", f"{why or WHY[self.trust]}: power is integrated", self.ratio)
+        if self.trust == "new":
+            why = "compared with its board's power for less than a minute" + (f": {why}" if why else "")
+        why = WHY.get(self.trust, why)
         return MeterVerdict(*what, "doubted" if why else "believed", why, self.ratio)
 
     def settled(self, joules: float, most_j: float) -> float:
@@ -252,7 +266,7 @@ class CheckedCounter(Struct):
             self.interrupted()
 
     def _wrong(self, kind: PowerKind | None) -> bool:
-        over = abs(self.counter_j - self.power_j) - AGREES * self.power_j
+        over = abs(self.counter_j - self.power_j) - _may_differ(kind) * self.power_j
         if kind != "avg1s":
             unit = self.seconds >= UNIT_S and self.counter_j < TENTH * self.power_j
             return unit or (kind == "unspecified" and self.seconds >= MINUTE_S and over > self._slack_j())
@@ -268,10 +282,14 @@ class CheckedCounter(Struct):
         return self.seconds >= (AGAIN_S if self.trust == "believed" and kind == "avg1s" else MINUTE_S)
 
     def _agrees(self, kind: PowerKind | None) -> bool:
-        least = TENTH if kind == "module" else 1.0 - AGREES  # a module's watts include its CPU
-        slack_j = self._slack_j()
-        return least * self.power_j - slack_j <= self.counter_j <= (1.0 + AGREES) * self.power_j + slack_j
+        slack_j, share = self._slack_j(), _may_differ(kind)
+        least = TENTH if kind == "module" else 1.0 - share  # a module's watts include its CPU
+        return least * self.power_j - slack_j <= self.counter_j <= (1.0 + share) * self.power_j + slack_j
 
     def _slack_j(self) -> float:
         """What a changing load may hide: the lag at both ends, and what fell between two averages."""
         return max(0.0, self.high_w - self.low_w) * (1.0 + 2.0 * math.sqrt(self.blind_s2))
+
+
+def _may_differ(kind: PowerKind | None) -> float:
+    return SAID if kind == "avg1s" else AGREES

@@ -102,7 +102,7 @@ class BudgetSlider(FrontierChart):
         grams, money, spent = choice.gco2_g(), choice.cost(), view_state.status.cost
         if grams is not None:
             less = grams - current.gco2_g
-            changes.append(("CO₂ ", figures.signed(less, figures.grams), "running" if less <= 0 else "warning"))
+            changes.append(("CO₂ ", figures.change(less), "running" if less <= 0 else "warning"))
         ends_s = (
             view_state.start_s + current.finish_s
             if isinstance(current, FrontierPoint)

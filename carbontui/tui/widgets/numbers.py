@@ -5,7 +5,7 @@ from __future__ import annotations
 from carbontui import protocol, units
 from carbontui.text import account, situation
 from carbontui.text import figures as form
-from carbontui.text.sources import COUNTS
+from carbontui.text.sources import COUNTS, called
 from carbontui.tui.model import state_text
 from carbontui.tui.model.loglines import LogRow, bar, text_of
 from carbontui.tui.model.view_state import ViewState
@@ -96,8 +96,9 @@ class Numbers(ViewCells):
             style_name = "running" if (avoided or 0) > 0 else "text"
             shown = "" if status.run_now_g is None else m(status, "avoided_g")
             rows.append(self._line("avoided", form.grams(avoided), shown, share, style_name))
-        counts = "" if status.boundary is None else COUNTS[status.boundary.kind]
-        rows.append(self._line("energy", form.kwh(status.energy_wall_kwh), m(status, "energy_wall_kwh"), counts))
+        kind = "" if status.boundary is None else status.boundary.kind
+        value, mark = form.kwh(status.energy_wall_kwh), m(status, "energy_wall_kwh")
+        rows.append(self._line("energy", value, mark, COUNTS.get(kind, ""), short=called(kind)))
         if status.cost is not None:
             rows.append(self._line("cost", form.money(status.cost.value, status.cost.currency), m(status, "cost")))
         rows += [self._allowance(entry, status) for entry in status.allowances]
@@ -166,5 +167,5 @@ def _against(end: protocol.AtEnd) -> tuple[str, str, str]:
     if share is None:
         return "as much", "text", "as much"
     short = form.signed(-share, form.percent)
-    told = f"plan {form.signed(-end.avoided_g, form.grams)}, {short}"
+    told = f"plan {form.change(-end.avoided_g)}, {short}"
     return told, "running" if share > 0 else "warning", short

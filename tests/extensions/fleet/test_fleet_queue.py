@@ -310,6 +310,6 @@ def test_an_sbatch_that_names_no_job_has_submitted_none(tmp_path, monkeypatch):
     (tmp_path / "sbatch").write_text("#!/bin/sh\necho all is well\n")
     (tmp_path / "sbatch").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    asked = ["submit", "--zone", "DE", "--work", "1h", "--", "x.sh"]
+    asked = ["submit", "--zone", "DE", "--work", "1h", "--", str(tmp_path / "sbatch")]
     refused = CliRunner().invoke(cli.cli, asked, env={"CARBONTUI_OFFLINE": "1"})
     assert refused.exit_code == 1 and "named no job" in refused.output and len(refused.output.splitlines()) == 1

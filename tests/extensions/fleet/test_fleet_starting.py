@@ -27,7 +27,7 @@ def submitted(tmp_path, *options):
     grid = tmp_path / "grid.csv"
     rows = [f"{time.strftime('%Y-%m-%dT%H:00:00Z', time.gmtime(time.time() + 3600 * h))},300" for h in range(-1, 30)]
     grid.write_text("time_utc,carbon_g_per_kwh\n" + "\n".join(rows) + "\n")
-    asked = ["submit", "--work", "2h", "--grid", str(grid), "--dry-run", "--json", *options, "--", "job.sh"]
+    asked = ["submit", "--work", "2h", "--grid", str(grid), "--dry-run", "--json", *options, "--", str(grid)]
     return CliRunner().invoke(cli.cli, asked, standalone_mode=False)
 
 

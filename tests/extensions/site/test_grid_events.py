@@ -14,7 +14,7 @@ from carbontui import units
 from carbontui.extensions.site import events
 from carbontui.extensions.site.events import EventError, GridEvent
 from carbontui.extensions.site.ledger import Ledger, LedgerEntry
-from carbontui.extensions.site.receipt import receipt, rows_of
+from carbontui.extensions.site.receipt import JobRows, JoulesRow, counted_once, receipt, rows_of
 from carbontui.extensions.site.sharing import SiteBudget
 from carbontui.headroom import Claim
 from carbontui.job.files import store
@@ -277,3 +277,13 @@ def test_ten_metered_days_before_are_the_baseline(metered):
     assert ten_days_before(list(store.jobs()), event) is None
     metered("b", days[0])
     assert ten_days_before(list(store.jobs()), event) == pytest.approx(610)
+
+
+def test_a_board_that_two_jobs_have_booked_whole_counts_once():
+    def job(name, *rows):
+        return JobRows(name, name, tuple(JoulesRow(*row, "running") for row in rows), (), ())
+
+    whole, late = (0.0, 10.0, "GPU-a", 1000.0, "counter"), (5.0, 15.0, "GPU-a", 1000.0, "counter")
+    of_it, other = (0.0, 10.0, "GPU-b", 300.0, "split"), (0.0, 10.0, "GPU-b", 700.0, "split")
+    first, second = counted_once([job("a", whole, of_it), job("b", late, other)])
+    assert (first.joules(0.0, 15.0), second.joules(0.0, 15.0)) == (1300.0, 1200.0)

@@ -36,6 +36,14 @@ def test_a_small_board_is_not_taken_to_draw_more_parked_than_it_could():
     assert found.parked_w == 25.0 and found.idle_w == 12.5
 
 
+def test_until_it_was_seen_idle_a_board_idles_as_its_model_does():
+    known = inputs(boards=(board(name="NVIDIA B200", limit_found_w=1000.0),))
+    assert (
+        machine.idle_w(job_state(), known) == {"GPU-a": 142.0} and machine.machine(job_state(), known).parked_w == 142.0
+    )
+    assert machine.idle_w(job_state(measured=watts(idle_w={"GPU-a": 120.0})), known) == {"GPU-a": 120.0}
+
+
 def test_a_board_not_yet_measured_counts_as_the_mean_of_those_that_were():
     known = job_state(measured=watts(full_w={"GPU-a": 640.0}, parked_w={"GPU-a": 110.0, "GPU-b": 90.0}))
     found = machine.machine(known, TWO)

@@ -17,10 +17,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from carbontui import __version__
+from carbontui.client import version
 from carbontui.job.files import journal, store
 from carbontui.job.supervisor.record import events_ring
 from carbontui.job.terms import spec
+from carbontui.job.terms.records import read_json
 
 RECORDS = ("job.json", "spec.json", "snapshot.json", "exit.json", "places.json")
 LOGS = ("orders.log", "carbontui.log")
@@ -85,9 +86,9 @@ def walked(value: Any, change: Callable[[str, bool], str], whole: bool = False) 
 
 def records(job: store.Job) -> Iterator[tuple[str, Any]]:
     """Each record by its name in the bundle: values, or text."""
-    yield "versions.json", {"carbontui": __version__, "python": platform.python_version()}
+    yield "versions.json", {"carbontui": version.full(), "python": platform.python_version()}
     for name in RECORDS:
-        if (record := store.read_json(job.dir / name)) is not None:
+        if (record := read_json(job.dir / name)) is not None:
             yield name, record
     for name in LOGS:
         with contextlib.suppress(OSError):

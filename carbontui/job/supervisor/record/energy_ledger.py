@@ -23,7 +23,7 @@ from carbontui.power.messages import Sample
 from carbontui.system import untrusted
 
 FILE = "first-count.json"
-AVERAGE_S = 1.0
+AVERAGE_S, UNREAD_S = 1.0, 15.0
 NEAR_S = 60.0
 """A count older than this is from another start or a slow driver: its interval would be a guess."""
 
@@ -42,6 +42,7 @@ class FirstCounts:
     def __init__(self, directory: Path, created_s: float = 0.0) -> None:
         self._path, self._created_s = directory / FILE, created_s
         self._rows: dict[str, _Row] | None = None
+        self._begun_s: dict[str, float] = {}
 
     def before(self, sample: Sample) -> Sample | None:
         """What is known of this board before its first `sample`; None if nothing is."""
@@ -51,15 +52,23 @@ class FirstCounts:
             except (OSError, ValueError):
                 rows = []
             self._rows = {row.uuid: row for row in rows}
+            self._begun_s = {row.uuid: row.mono_s for row in rows}
         row = self._rows.pop(sample.uuid, None)
         if row is not None and row.energy_mj is not None and sample.energy_uj is not None:
             if 0 < sample.mono_s - row.mono_s < NEAR_S:
                 counted = {"energy_uj": row.energy_mj * 1000, "power_w": None}
                 return msgspec.structs.replace(sample, mono_s=row.mono_s, wall_s=row.wall_s, **counted)
         elif sample.kind == "avg1s" and sample.wall_s - self._created_s >= AVERAGE_S:
-            earlier = {"mono_s": sample.mono_s - AVERAGE_S, "wall_s": sample.wall_s - AVERAGE_S}
-            return msgspec.structs.replace(sample, energy_uj=None, **earlier)
+            return self._earlier(sample, AVERAGE_S)
         return None
+
+    def unread(self, first: Sample) -> Sample | None:
+        """As if a board without a counter had drawn what it first drew since the command began; None after long."""
+        since_s = first.mono_s - self._begun_s.get(first.uuid, first.mono_s)
+        return self._earlier(first, since_s) if first.energy_uj is None and 0 < since_s < UNREAD_S else None
+
+    def _earlier(self, sample: Sample, by_s: float) -> Sample:
+        return msgspec.structs.replace(sample, energy_uj=None, mono_s=sample.mono_s - by_s, wall_s=sample.wall_s - by_s)
 
 
 ROW_WALL_S = 10.0

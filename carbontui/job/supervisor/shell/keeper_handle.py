@@ -23,7 +23,7 @@ from carbontui.text.statements import words
 
 SAME = ("retry", "retried", "fall_back", "fell_back", "trying", "freeze_why", "moving")
 """What is known of the command as the keeper tells it."""
-UNRESPONSIVE_S = 3.0
+READS_S = 1.0
 """A keeper that lives reads at once what it is sent."""
 
 
@@ -41,18 +41,20 @@ class KeeperHandle:
         self._stop_task: asyncio.Task[None] | None = None
         self._stop: Stop | None = None
         """The newest stop that was asked for."""
-        self._read_mono = time.monotonic()
-        """When the keeper was last seen to have read all that it was sent."""
 
     @property
     def guarded(self) -> bool:
         """Whether the keeper is alive, to restart and to report."""
         return self._socket is not None
 
-    @property
-    def unresponsive(self) -> bool:
+    async def unresponsive(self) -> bool:
         """Whether the keeper lives and reads nothing: stopped or held up, it hears everything once it goes on."""
-        return self.guarded and time.monotonic() - self._read_mono > UNRESPONSIVE_S
+        due = time.monotonic() + READS_S
+        while unread_b := _unread_b(self._socket) if self._socket is not None else 0:
+            if time.monotonic() >= due:
+                break
+            await asyncio.sleep(0.02)
+        return unread_b > 0
 
     @property
     def pid(self) -> int | None:
@@ -131,8 +133,6 @@ class KeeperHandle:
 
     def beat(self) -> None:
         """A heartbeat, and with it every stop that the keeper has not confirmed: its socket may have been full."""
-        if self._socket is not None and not _unread_b(self._socket):
-            self._read_mono = time.monotonic()
         self.send(Beat())
         if self._stop is not None and not (self.facts and self.facts.stopping):
             self.send(self._stop)
@@ -153,9 +153,14 @@ class KeeperHandle:
         same = {name: getattr(facts, name) for name in SAME}
         age_s = proc.age_s(facts.start_time)
         # what unloads the training here must have come to its end before the lease has
-        left_s = None if facts.lease_ends is None else facts.lease_ends - places.now() - facts.margin_s
+        left_s = None if facts.lease_ends is None else facts.lease_ends - places.now().now_s - facts.margin_s
+        most_s = facts.lease_s * places.UNLOAD
+        if left_s is not None and left_s <= -facts.margin_s and not self.guarded and facts.pid is not None:
+            proc.signal_group(facts.pid, signal.SIGKILL)  # as the keeper would: its last place takes it back
         frozen = facts.frozen and self.guarded
-        return Child(state, age_s=age_s, stopped=asked, frozen=frozen, lease_left_s=left_s, **same)
+        return Child(
+            state, age_s=age_s, stopped=asked, frozen=frozen, lease_left_s=left_s, unload_most_s=most_s, **same
+        )
 
     def stop(self, *, now: bool, why: str = "") -> None:
         """Stop the child through the keeper, or directly when it is gone."""

@@ -39,7 +39,10 @@ FIRST_GAP_S = 0.3
 STARTS = statement("cause_start")
 
 READ_FIRST_S = 5.0
-"""An agent that has not read the boards by then may never do so."""
+"""An agent that has not read the boards by then may never do so, nor a CPU that has not told what it draws idle."""
+WATTS_MOVED, WATTS_GAP_S = 0.1, 15.0
+"""A plan is made anew once what counts at full speed or while paused differs from the plan's by this share of full
+speed, at most so often: what waits for hours would stand beside figures of other watts until its slot is over."""
 
 
 @dataclass(eq=False)
@@ -62,6 +65,8 @@ class Replanner:
     _base: tuple[tuple[object, ...], float, protocol.PlanTotals] | None = None
     _watts_assumed: bool = False
     """Whether the plan in force was made before the watts at full speed were known."""
+    _watts: tuple[float, float] | None = None
+    """What counted when the plan in force was asked for: at full speed, while paused."""
 
     def request(self, why: Statement) -> None:
         """Make a new plan at the next opportunity."""
@@ -76,13 +81,18 @@ class Replanner:
             return
         if finish.why_no_shifting(state, inputs) is not None:
             return
-        if not inputs.readings.mono_s and inputs.uptime_s < READ_FIRST_S:
+        unread = not inputs.readings.mono_s or (not inputs.devices and inputs.readings.host.idle_w is None)
+        if unread and inputs.uptime_s < READ_FIRST_S:
             return  # before its boards are read a plan would be that of another machine
         self._receive_others(state, inputs)
         if self._watts_assumed and machine.full_wall_w(state, inputs) is not None:
             # else its grams stand beside the measured ones, perhaps ten times as many, until the slot is over
             self._watts_assumed = False
             self.request(statement("cause_watts_known"))
+        elif self._watts is not None and inputs.mono_s - self._asked_mono >= WATTS_GAP_S:
+            now = machine.charged_w(state, inputs)
+            if max(abs(a - b) for a, b in zip(now, self._watts, strict=True)) > WATTS_MOVED * max(now[0], 1.0):
+                self.request(statement("cause_watts_moved"))
         due = inputs.now_s >= self._due_s or bool(self._why) or finish.drifted(state, inputs.now_s)
         gap = REPLAY_GAP_S if state.clock.replay else FIRST_GAP_S
         if due and inputs.mono_s - self._asked_mono >= gap:
@@ -113,6 +123,7 @@ class Replanner:
             seen = self.ports.read_inputs()
             self._due_s = self._next_s(seen, SLOT_S)
             self._watts_assumed = machine.full_wall_w(self.door.state, seen) is None
+            self._watts = machine.charged_w(self.door.state, seen)
             request = plan_request.plan_request(self.door.state, seen)
             if request is not None:
                 self._adopt(request, await self.worker.plan(request.ask), why)

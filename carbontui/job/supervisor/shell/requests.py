@@ -151,7 +151,7 @@ class Requests:
                 return protocol.StatusAnswer(ask.id, self.snapshots.describe(*self._now()))
             case protocol.LogRead():
                 err = Path(state.spec.err) if state.spec.err else None
-                return await asyncio.to_thread(runlog.read, Path(state.spec.log), ask, err)
+                return await asyncio.to_thread(runlog.read, Path(state.spec.log), ask, err, self.keeper.pid)
             case protocol.HistoryAsk():
                 return await self._past(ask)
             case protocol.JobsAsk():
@@ -220,10 +220,13 @@ class Requests:
             watts = float(cmd.args["value_w"])
             taken = await self.ticks.until(lambda: commands.cap_held(*self._now(), watts), ACK_WAIT_S)
             answer = taken or commands.cap_asked(watts)
+        # the keeper alone starts and ends the command; the tick under way sends it what follows from the order
+        unreached = cmd.verb == "stop" or self.door.state.child.state != "running"
+        if unreached:
+            await self.ticks.until(lambda: True, ACK_WAIT_S)
+            unreached = await self.keeper.unresponsive()
         await asyncio.wait({stored}, timeout=max(0.0, due - time.monotonic()))
         durable = stored.done() and stored.exception() is None
-        # the keeper alone starts and ends the command
-        unreached = self.keeper.unresponsive and (cmd.verb == "stop" or self.door.state.child.state != "running")
         said = commands.ordered(answer, stored=durable, unreached=unreached)
         return self._result(cmd, answer._replace(said=said))
 
@@ -269,4 +272,6 @@ def abilities(state: JobState, inputs: Inputs, ask: protocol.AbilitiesAsk) -> pr
         why, support = kept(own.why, inputs.now_s), capability.SAYS[own.support]
         rows.append(protocol.Ability("training", own.aspect, support, why, own.fix))
     curve = tuple(curve_lines(state.curve) if state.curve else ())
-    return protocol.AbilitiesAnswer(ask.id, tuple(rows), curve, unload_rules.unload_s(state))
+    return protocol.AbilitiesAnswer(
+        ask.id, tuple(rows), curve, unload_rules.unload_s(state), unload_rules.start_s(state)
+    )

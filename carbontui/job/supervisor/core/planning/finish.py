@@ -73,7 +73,9 @@ def planned(state: JobState, inputs: Inputs) -> PlannedLevel:
         # a start that may wait does so until the first plan tells whether now is a good time
         return PlannedLevel(OFF if _first_plan_is_near(state, inputs) else None)
     says = state.plan.at(inputs.now_s)
-    return says if says.level is not None else says._replace(level=FULL)
+    # a cap that was expected while the start waited would hide the speed that it is to be judged by
+    untried = says.level is not None and says.level.assumed and state.curve is None
+    return says if says.level is not None and not untried else says._replace(level=FULL)
 
 
 def _first_plan_is_near(state: JobState, inputs: Inputs) -> bool:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 from carbontui import units
 from carbontui.account.boundary import Embodied
 from carbontui.account.boundary import embodied as making
+from carbontui.account.compare import board
 from carbontui.job.supervisor.core.planning import problem
 from carbontui.job.supervisor.core.state import measured
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -27,6 +28,7 @@ def machine(state: JobState, inputs: Inputs) -> problem.Machine:
     full, full_measured = _full_w(state, uuids, guess)
     parked, parked_measured = measured.total_w(known, "parked", uuids, min(problem.DEFAULT_PARKED_W, guess / 3))
     idle = math.fsum(idle_w(state, inputs).values())
+    parked = parked if parked_measured else max(parked, idle)
     rest = known.rest_w.value or 0.0
     rest_idle = known.rest_idle_w.value or inputs.readings.host.idle_w or 0.0
     rest_parked = rest if known.rest_parked_w.value is None else known.rest_parked_w.value
@@ -52,7 +54,7 @@ def machine(state: JobState, inputs: Inputs) -> problem.Machine:
         boundary=spec.boundary,
         gives_back=spec.gives_back,
         pue=spec.pue,
-        caps=caps(state) + _asked_cap(state),
+        caps=(caps(state) or _expected_caps(state, inputs, full)) + _asked_cap(state),
         # in a replay one period of a duty cycle would be an hour
         can_duty=state.progress.step > 0 and not state.caps_hold and not state.clock.replay,
         pause_s=min(PAUSE_PLAN_MAX_S, (known.pause_s.value or problem.DEFAULT_PAUSE_S / speed) * speed),
@@ -107,6 +109,22 @@ def caps(state: JobState) -> tuple[problem.PowerCap, ...]:
     )
 
 
+def _expected_caps(state: JobState, inputs: Inputs, full_w: float) -> tuple[problem.PowerCap, ...]:
+    """While a start waits, the caps that other trainings have: without them it would wait for hours that caps need.
+    Once it runs, caps wait until its steps show what they do to its speed."""
+    boards = inputs.devices
+    if inputs.child.state != "waiting" or state.curve is not None or not state.caps_hold or state.clock.replay:
+        return ()
+    if not boards or any(board.simulated or board.foreign_pids or board.mig for board in boards):
+        return ()
+    least_w = max(board.limit_min_w or 0.0 for board in boards)
+    return tuple(
+        problem.PowerCap(cap_w, watts * full_w, speed, assumed=True)
+        for share, watts, speed in ASSUMED_CAPS[:-1]
+        if (cap_w := round(share * full_w / len(boards))) >= least_w
+    )
+
+
 def _asked_cap(state: JobState) -> tuple[problem.PowerCap, ...]:
     """The cap that a user has set, as a level of its own where no calibrated one is equal."""
     held = state.override.current
@@ -141,6 +159,12 @@ def likely_wall_w(state: JobState, inputs: Inputs) -> float:
     return assumed.full_charged_w * assumed.pue
 
 
+def charged_w(state: JobState, inputs: Inputs) -> tuple[float, float]:
+    """What counts at full speed and while paused in memory, as a plan takes it, before PUE."""
+    known = machine(state, inputs)
+    return known.full_charged_w, known.charged_w(Level("pause", "pause", known.parked_w, 0.0))
+
+
 def full_wall_w(state: JobState, inputs: Inputs) -> float | None:
     """Full-speed watts that count at the wall, PUE included; None until the boards have been measured at full speed."""
     uuids = tuple(reading.uuid for reading in inputs.devices)
@@ -151,9 +175,7 @@ def full_wall_w(state: JobState, inputs: Inputs) -> float | None:
 def parked_wall_w(state: JobState, inputs: Inputs) -> float | None:
     """Likewise while paused in memory; None until every board has been measured so."""
     known = machine(state, inputs)
-    if not known.parked_measured:
-        return None
-    return known.charged_w(Level("pause", "pause", known.parked_w, 0.0)) * known.pue
+    return charged_w(state, inputs)[1] * known.pue if known.parked_measured else None
 
 
 def embodied(state: JobState, inputs: Inputs) -> Embodied | None:
@@ -166,14 +188,15 @@ def embodied(state: JobState, inputs: Inputs) -> Embodied | None:
 
 
 def idle_w(state: JobState, inputs: Inputs) -> dict[str, float]:
-    """The job's part of the watts that each of its boards draws without any process: measured, else a default."""
-    simulated = state.spec.simulated
+    """The job's part of the watts that each of its boards draws without any process: measured, else those of its model,
+    else a default."""
+    simulated, found = state.spec.simulated, {}
     otherwise = simulated.idle_w if simulated else min(problem.DEFAULT_IDLE_W, _guessed_full_w(inputs) / 6)
-    known = state.measured.idle_w
-    return {
-        one.uuid: (known.get(one.uuid, measured.NO_MEAN).value or otherwise) * (1.0 if one.share is None else one.share)
-        for one in inputs.devices
-    }
+    for one in inputs.devices:
+        model, seen_w = board(one.name), state.measured.idle_w.get(one.uuid, measured.NO_MEAN).value
+        watts = seen_w or (model and not simulated and model.idle_w) or otherwise
+        found[one.uuid] = watts * (1.0 if one.share is None else one.share)
+    return found
 
 
 def idle_total_w(state: JobState, inputs: Inputs) -> float:

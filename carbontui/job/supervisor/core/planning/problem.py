@@ -112,6 +112,7 @@ DEFAULT_FULL_W = 300.0
 DEFAULT_PARKED_W = 90.0
 """Board watts with a model in VRAM: 60-130 W on data-centre parts, measured on this job as soon as it pauses."""
 DEFAULT_IDLE_W = 25.0
+"""Of a board that was not seen idle, of a model without published idle watts."""
 DEFAULT_CPU_W = 65.0
 """A desktop CPU at work, where there is no GPU and nothing was measured yet."""
 DEFAULT_CPU_IDLE_SHARE = 0.4

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from carbontui import protocol, units
 from carbontui.job.keeper.messages import Leave
-from carbontui.job.supervisor.core.planning.problem import DEFAULT_UNLOAD_S
+from carbontui.job.supervisor.core.planning.problem import DEFAULT_RELOAD_S, DEFAULT_UNLOAD_S
 from carbontui.job.supervisor.core.state import plan, progress
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.core.state.job import JobState
@@ -245,7 +245,7 @@ def moves(state: JobState, inputs: Inputs) -> PlanChoice | None:
     child = inputs.child
     if child.moving:
         return PlanChoice(plan.UNLOAD, Why("moved", statement("moving", host=child.moving)), "person")
-    if child.lease_left_s is None or child.lease_left_s > _leaving_s(state, inputs):
+    if not child.lease_unloads(_leaving_s(state, inputs)):
         return None
     return PlanChoice(plan.UNLOAD, Why("moved", statement("lease_unheard")), "plan")
 
@@ -258,6 +258,11 @@ def _leaving_s(state: JobState, inputs: Inputs) -> float:
 def unload_s(state: JobState) -> float:
     measured = state.measured.unload_s.value
     return DEFAULT_UNLOAD_S if measured is None else measured
+
+
+def start_s(state: JobState) -> float:
+    measured = state.measured.reload_s.value
+    return DEFAULT_RELOAD_S if measured is None else measured
 
 
 def holds(state: JobState, inputs: Inputs) -> PlanChoice | None:

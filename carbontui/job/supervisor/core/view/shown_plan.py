@@ -112,11 +112,14 @@ def _times(view: protocol.PlanView, factor: float) -> protocol.PlanView:
     def more(one: protocol.PlanWindow) -> protocol.PlanWindow:
         return structs.replace(one, kwh=one.kwh * factor, gco2_g=one.gco2_g * factor, gain_g=one.gain_g * factor)
 
+    proof, price = view.certificate, view.price_of_time_g_per_h
     return structs.replace(
         view,
         gco2_g=view.gco2_g * factor,
         kwh=view.kwh * factor,
         cost=view.cost * factor,
+        certificate=proof and structs.replace(proof, lower_bound=proof.lower_bound * factor),
+        price_of_time_g_per_h=None if price is None else price * factor,
         avoided_g=None,
         baselines=(),
         hour_limit=None,

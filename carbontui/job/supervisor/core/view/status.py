@@ -218,6 +218,7 @@ def changes(ahead: CourseAhead) -> tuple[protocol.Next, ...]:
 def boundary(state: JobState, inputs: Inputs) -> tuple[protocol.Statement, protocol.Statement]:
     """Why the boundary is what it is, and what counts."""
     spec, host, made = state.spec, machine.host(state, inputs), machine.embodied(state, inputs)
+    idle_w = machine.idle_w(state, inputs)
     counts = protocol.statement(
         "boundary_counts",
         kind=spec.boundary,
@@ -229,6 +230,7 @@ def boundary(state: JobState, inputs: Inputs) -> tuple[protocol.Statement, proto
         pue=spec.pue,
         pue_why=spec.pue_why,
         boards=bool(inputs.devices),
+        idle=(math.fsum(idle_w.values()), idle_w.keys() <= state.measured.idle_w.keys()),
         **({} if spec.embodied is None else {"embodied_g": made.g_per_hour if made else None}),
     )
     return protocol.statement("boundary_why", sign=spec.boundary_why), counts

@@ -1,0 +1,21 @@
+"""Moves under loss, delay, kills and unequal settings, by the very rules of keeper, supervisor and verbs."""
+
+from __future__ import annotations
+
+import pytest
+from simulation import World
+
+from carbontui.job.files import places
+
+EACH = 250
+
+
+@pytest.mark.parametrize("first", range(0, 8 * EACH, EACH))
+def test_never_two_live_and_never_none_beyond_the_promised_time(first):
+    assert {seed: why for seed in range(first, first + EACH) if (why := World(seed).judged())} == {}
+
+
+def test_a_rule_of_life_that_waits_for_ever_is_found(monkeypatch):
+    monkeypatch.setattr(places, "PATIENCE_LEASES", 30)
+    monkeypatch.setattr(World, "bound_s", 1500.0)
+    assert any("none lives" in World(seed).judged() for seed in range(EACH))

@@ -1,0 +1,33 @@
+"""What `run` would offer on a machine and the plan then made there are of one mind."""
+
+from __future__ import annotations
+
+import json
+
+from house import until
+from nvml_machine import machine_with  # noqa: F401
+from test_power_job import capped_house  # noqa: F401
+
+TERMS = ("--zone", "DE", "--work", "8h", "--budget", "2x")
+
+
+def plans_as_offered(house, within: float) -> float:
+    """The share of CO2 that was offered, once a job that waits is planned to save as much."""
+    offer = json.loads(house.cli("solve", *TERMS, "--json", check=True).stdout)
+    now = next(one for one in offer["baselines"] if one["name"] == "run now")
+    offered, job = 1.0 - offer["gco2"] / now["gco2"], house.start(*TERMS)
+
+    def planned() -> bool:
+        whole = job.status()["account"]["whole"]
+        return bool(whole and whole["run_now_g"]) and abs(whole["avoided_g"] / whole["run_now_g"] - offered) < within
+
+    until(planned, what=f"a plan that saves {offered:.0%}", every=0.5)
+    return offered
+
+
+def test_without_a_gpu(house):
+    assert plans_as_offered(house, 0.02) < 0.3
+
+
+def test_with_caps_which_it_expects_while_it_waits(capped_house):
+    assert plans_as_offered(capped_house[0], 0.04) > 0.3
