@@ -21,7 +21,6 @@ isolation.forget_pythonpath()  # before anything else is imported: `module load`
 import click  # noqa: E402
 from click.shell_completion import CompletionItem  # noqa: E402
 
-from carbontui.client import version  # noqa: E402
 from carbontui.commands.support.command import UTC, WHOLE_HELP, Failure, in_utc, whole_help  # noqa: E402
 from carbontui.system import streams  # noqa: E402
 
@@ -190,7 +189,7 @@ class Verbs(click.Group):
 def say_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     """The version with its commit, which only this asks for."""
     if wanted:
-        click.echo(f"carbontui, version {version.full()}")
+        click.echo(f"carbontui, version {importlib.import_module('carbontui.client.version').full()}")
         ctx.exit()
 
 
