@@ -76,7 +76,7 @@ def test_a_format_does_not_change_without_a_golden_file(house):
     known = places.read(folder.parent)
     assert (known.token, known.moved_to, known.places[0].host) == (2, "u@b", "b")
     written = json.loads((folder.parent / places.NAME).read_text())
-    places.write(house.root, places.Places(places=(places.Stay(),)))
+    places.write(house.root, places.Places(1, True, False, places=(places.Stay(),)))
     today = json.loads((house.root / places.NAME).read_text())
     assert written.keys() == today.keys() and written["places"][0].keys() == today["places"][0].keys()
 
