@@ -1,4 +1,4 @@
-"""Records raw answers in a folder and replays them: `carbontui grid --record DIR` and `--replay DIR`.
+"""Records raw answers in a folder: `carbontui grid --record DIR`.
 
 The folder holds one body per answer and `answers.jsonl`: zone and time, then a line per answer with its URL and file.
 Keys are removed from bodies and URLs; headers are not kept.
@@ -10,8 +10,6 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
-
-from carbontui.grid.http import Http, HttpReply, NotFound, Question
 
 INDEX = "answers.jsonl"
 BLOTTED = "KEY-REMOVED"
@@ -38,44 +36,3 @@ class BodyRecorder:
         (self._folder / file).write_bytes(body)
         with (self._folder / INDEX).open("a") as index:
             index.write(json.dumps({"url": url, "file": file}) + "\n")
-
-
-class Replayed(Http):
-    """Answers from a folder instead of the network: the same URL, else the same host and path."""
-
-    def __init__(self, folder: Path) -> None:
-        """Raises ValueError naming the folder when it holds no recording."""
-        super().__init__()
-        try:
-            head, *lines = [json.loads(line) for line in (folder / INDEX).read_text("utf-8").splitlines()]
-            self.zone, self.at_s = str(head["zone"]), float(head["at_s"])
-            self._bodies = [(str(line["url"]), _body(folder, line["file"])) for line in lines]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            reason = "it has no answers.jsonl" if isinstance(error, FileNotFoundError) else type(error).__name__
-            raise ValueError(f"{folder} is not a recording of `carbontui grid --record` ({reason})") from None
-
-    async def get(self, question: Question) -> HttpReply:
-        """The recorded answer. Raises NotFound for a request that is not in the recording."""
-        asked = str(question.whole_url())
-        same = [body for recorded, body in self._bodies if recorded == asked]
-        near = [body for recorded, body in self._bodies if _place(recorded) == _place(asked)]
-        if not same and not near:
-            raise NotFound(f"{question.host}: not in the recording")
-        body = (same or near)[0]
-        if not same and len(near) > 1:
-            # several answers of one path are replayed in the order in which they came
-            self._bodies = [pair for pair in self._bodies if pair[1] is not body]
-        return HttpReply(body, None)
-
-
-def _body(folder: Path, name: str) -> bytes:
-    """A body of a recording: a file in its folder, whatever its index says. Raises ValueError, OSError."""
-    path = folder / name
-    if Path(name).name != name or path.is_symlink() or not path.is_file():
-        raise ValueError(f"{name!r} is not a file of the recording")
-    return path.read_bytes()
-
-
-def _place(url: str) -> tuple[str, str]:
-    parts = urlsplit(url)
-    return parts.netloc, parts.path
