@@ -137,19 +137,6 @@ def test_a_state_too_short_for_its_name_is_in_a_legend(tmp_path):
     assert drawn.count(">under a cap</text>") == 1 and drawn.count(">at full speed</text>") == 1
 
 
-def test_a_month_of_short_states_is_drawn_as_shares_with_a_legend(tmp_path):
-    month = tuple(phase for phase in runs.DAY if phase[0] != "starting") * 30
-    told = story.build(runs.make(tmp_path, phases=month, every=600), version="1.0")
-    drawn = charts.timeline(told)
-    assert "state, shares" in drawn and ">26 Jun<" in drawn and "Fri 00:00" not in drawn
-    for words in ("at full speed", "under a cap", "paused", "unloaded"):
-        assert f">{words}</text>" in drawn
-    columns = {}
-    for x, height in re.findall(r'<rect x="([0-9.]+)" y="[0-9.]+" width="9.7" height="([0-9.]+)" fill="var', drawn):
-        columns[x] = columns.get(x, 0.0) + float(height)
-    assert len(columns) == charts.COLUMNS and all(height == pytest.approx(36, abs=0.3) for height in columns.values())
-
-
 def test_names_and_reasons_cannot_write_into_the_page_and_arguments_stay_home(tmp_path):
     job = runs.make(tmp_path, name='<img src=x onerror="1">|&', phases=runs.DAY[:2])
     told = story.build(job, version="9.9")
