@@ -52,7 +52,7 @@ def test_the_report_of_a_job_of_every_format_is_what_it_was(kept):
             assert now[name] == then[name], name
 
 
-@pytest.mark.parametrize("words", [("report",), ("report", "--receipt"), ("report", "--explain"), ("status",)])
+@pytest.mark.parametrize("words", [("report",), ("receipt",), ("report", "--explain"), ("status",)])
 def test_every_look_at_a_job_of_every_format_still_works(kept, words):
     done = kept.cli(*words, kept.golden.name, check=True)
     assert done.stdout and "Traceback" not in done.stderr

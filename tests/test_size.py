@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_956
-FILES = 441
+WHOLE = 50_904
+FILES = 440
 ROOMS = {
     "": 1_864,
     "account": 1_024,
@@ -21,12 +21,12 @@ ROOMS = {
     "client/detection": 1_952,
     "client/frameworks": 1_040,
     "client/pausing": 1_527,
-    "commands": 2_725,
+    "commands": 2_717,
     "commands/support": 764,
     "extensions/evaluation": 1_013,
     "extensions/fleet": 1_115,
     "extensions/llm": 153,
-    "extensions/site": 915,
+    "extensions/site": 914,
     "grid": 2_728,
     "grid/providers": 1_326,
     "job/files": 1_047,
@@ -44,7 +44,7 @@ ROOMS = {
     "power/agent": 1_114,
     "power/backends": 1_047,
     "power/limit": 915,
-    "reports": 1_966,
+    "reports": 1_923,
     "slurm": 677,
     "system": 904,
     "text": 1_584,

@@ -38,10 +38,10 @@ def target_of(job: store.Job) -> Target:
     loaded once they are asked for."""
 
     def ending() -> tuple[tuple[str, str], ...]:
-        from carbontui.reports import card, story
+        from carbontui.reports import run_text, story
 
         with contextlib.suppress(story.NoStory):
-            return card.ending(story.build(job, status=job.status()))
+            return run_text.ending(story.build(job, status=job.status()))
         return ()
 
     told = Target(

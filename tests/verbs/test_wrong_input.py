@@ -66,14 +66,14 @@ WRONG = [
         ["solve", "--zone", "DE", "--work", "8h", "--tol", "2"],
         ["solve", "--zone", "DE", "--work", "8h", "--host-w", "1e9"],
         ["grid", "--zone", "Atlantis"], ["demo", "--seconds", "1"], ["demo", "--seconds", "nan"], ["log", "-n", "-1"],
-        ["report", "--per", "hour"], ["report", "--receipt", "--explain"],
+        ["report", "--per", "hour"], ["report", "--all", "--explain"],
         ["compare", "--zones", "--clouds"], ["completion", "powershell"], ["estimate"],
     )),
 ]  # fmt: skip
 NOBODY = [
     ["status", "nobody"], ["log", "nobody"], ["plan", "nobody"], ["pause", "nobody"], ["boost", "nobody"],
     ["cap", "300", "nobody"], ["resume", "nobody"], ["budget", "2x", "nobody"], ["stop", "nobody"], ["rm", "nobody"],
-    ["attach", "nobody"], ["report", "nobody"], ["report", "--receipt", "nobody"], ["line", "nobody"],
+    ["attach", "nobody"], ["report", "nobody"], ["line", "nobody"],
     ["compare", "nobody"], ["guess", "nobody"], ["forbid", "22:00-06:00", "nobody"], ["forbid", "--clear", "nobody"],
     ["rehearse", "nobody"], ["restart", "nobody"], ["calibrate", "nobody"], ["status"], ["pause"],
 ]  # fmt: skip
