@@ -11,23 +11,23 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_904
-FILES = 440
+WHOLE = 50_879
+FILES = 434
 ROOMS = {
     "": 1_864,
-    "account": 1_024,
-    "assumed": 239,
+    "account": 1_019,
+    "assumed": 235,
     "client": 1_336,
     "client/detection": 1_952,
     "client/frameworks": 1_040,
     "client/pausing": 1_527,
-    "commands": 2_717,
+    "commands": 2_715,
     "commands/support": 764,
     "extensions/evaluation": 1_013,
     "extensions/fleet": 1_115,
     "extensions/llm": 153,
     "extensions/site": 914,
-    "grid": 2_728,
+    "grid": 2_720,
     "grid/providers": 1_326,
     "job/files": 1_047,
     "job/keeper": 1_704,
@@ -35,7 +35,7 @@ ROOMS = {
     "job/supervisor": 300,
     "job/supervisor/core": 4_786,
     "job/supervisor/record": 1_417,
-    "job/supervisor/shell": 2_019,
+    "job/supervisor/shell": 2_017,
     "job/terms": 543,
     "job/worker": 347,
     "nodes": 496,
@@ -44,9 +44,9 @@ ROOMS = {
     "power/agent": 1_114,
     "power/backends": 1_047,
     "power/limit": 915,
-    "reports": 1_923,
+    "reports": 1_922,
     "slurm": 677,
-    "system": 904,
+    "system": 901,
     "text": 1_584,
     "tui": 260,
     "tui/model": 868,

@@ -61,7 +61,7 @@ def target_of(job: store.Job) -> Target:
 
 def _elsewhere(job: store.Job, names: list[str]) -> BetterHost | None:
     """The machine on which the rest of it would emit least; None where nothing is known, or gained."""
-    from carbontui.account.hosts import better
+    from carbontui.account.compare import better
     from carbontui.reports import elsewhere, story
 
     try:

@@ -17,8 +17,7 @@ from carbontui.commands.support.run_values import settings_for, settings_of
 from carbontui.grid import choose, opening, typical
 from carbontui.grid import zones as places
 from carbontui.grid.feed import Feed
-from carbontui.grid.http import Http
-from carbontui.grid.recording import BodyRecorder
+from carbontui.grid.http import BodyRecorder, Http
 from carbontui.grid.types import GridForecast
 from carbontui.protocol import GridSource
 from carbontui.text import sources
