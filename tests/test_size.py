@@ -11,23 +11,23 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_871
+WHOLE = 50_814
 FILES = 433
 ROOMS = {
     "": 1_864,
     "account": 1_019,
     "assumed": 235,
-    "client": 1_328,
+    "client": 1_327,
     "client/detection": 1_952,
     "client/frameworks": 1_040,
     "client/pausing": 1_527,
-    "commands": 2_715,
+    "commands": 2_704,
     "commands/support": 764,
     "extensions/evaluation": 1_013,
     "extensions/fleet": 1_115,
     "extensions/llm": 153,
     "extensions/site": 914,
-    "grid": 2_720,
+    "grid": 2_699,
     "grid/providers": 1_326,
     "job/files": 1_047,
     "job/keeper": 1_704,
@@ -42,7 +42,7 @@ ROOMS = {
     "plan": 1_763,
     "power": 2_121,
     "power/agent": 1_114,
-    "power/backends": 1_047,
+    "power/backends": 1_045,
     "power/limit": 915,
     "reports": 1_922,
     "slurm": 677,

@@ -6,7 +6,6 @@ import asyncio
 import json
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -17,7 +16,6 @@ from carbontui.commands.support.run_values import settings_for, settings_of
 from carbontui.grid import choose, opening, typical
 from carbontui.grid import zones as places
 from carbontui.grid.feed import Feed
-from carbontui.grid.http import BodyRecorder, Http
 from carbontui.grid.types import GridForecast
 from carbontui.protocol import GridSource
 from carbontui.text import sources
@@ -38,21 +36,13 @@ UNRECORDED = frozenset(kind.name for kind in choose.EVERY if not kind.recorded)
 @click.option("--zone", shell_complete=zone_keys, help="Zone key, country or common name; see `carbontui zones`.")
 @click.option("--signal", type=click.Choice(["average", "marginal"]), help="Which signal comes first; both are shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print data.")
-@click.option(
-    "--record", type=click.Path(file_okay=False, path_type=Path), help="Save the raw answers here, keys removed."
-)
-def grid(zone: str | None, signal: str | None, as_json: bool, record: Path | None) -> None:
+def grid(zone: str | None, signal: str | None, as_json: bool) -> None:
     loaded = settings_for(signal=signal).settings
-    http: Http | None = None
     settings = settings_of(loaded, own=zone is None)
     with refused():
         place = places.sure(zone or loaded.zone, loaded.intensity)
-    if record is not None:
-        with refused(f"--record: {record}: cannot be written: ", OSError):
-            http = Http(record=BodyRecorder(record, settings.keys.values(), place.key, time.time()))
-    # a recording needs fresh answers, so it bypasses the cache
     feed, other = (
-        opening.open_feed(place.key, settings=each, now=time.time, http=http, cached=http is None)
+        opening.open_feed(place.key, settings=each, now=time.time)
         for each in (settings, replace(settings, marginal=not settings.marginal, intensity_g_per_kwh=None))
     )
 
@@ -69,8 +59,6 @@ def grid(zone: str | None, signal: str | None, as_json: bool, record: Path | Non
         return
     for line in _lines(place, feed, seen, beside, now_s):
         click.echo(line)
-    if record:
-        click.echo(f"raw answers saved in {record}")
 
 
 def _other(beside: GridForecast | None) -> dict[str, Any] | None:

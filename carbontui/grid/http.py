@@ -1,5 +1,4 @@
-"""Defensive HTTP GET: deadlines on everything, a size limit, typed errors, no key in any text. `BodyRecorder` keeps
-the raw answers: `carbontui grid --record DIR`.
+"""Defensive HTTP GET: deadlines on everything, a size limit, typed errors, no key in any text.
 
 A request runs in a daemon thread that is abandoned at its deadline, because the C library's resolver has neither
 cancellation nor a timeout; so a dead name server never blocks the event loop or its shutdown. httpx (which imports rich
@@ -12,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import email.utils
-import json
 import logging
 import math
 import socket
@@ -20,10 +18,9 @@ import ssl
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -298,31 +295,3 @@ def _retry_after(response: httpx.Response, otherwise_s: float) -> float:
         until_s = _date(response, "retry-after")
         wait_s = otherwise_s if until_s is None else until_s - time.time()
     return min(86400.0, max(1.0, wait_s)) if math.isfinite(wait_s) else otherwise_s
-
-
-INDEX = "answers.jsonl"
-BLOTTED = "KEY-REMOVED"
-
-
-class BodyRecorder:
-    """Writes bodies to a folder in the order in which they arrive, and `answers.jsonl`: zone and time, then a line per
-    answer with its URL and file. Keys are removed from bodies and URLs; headers are not kept."""
-
-    def __init__(self, folder: Path, secrets: Iterable[str], zone: str, now_s: float) -> None:
-        """Raises OSError when the folder cannot be written."""
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
-        self._secrets = [secret for secret in secrets if secret]
-        self._count = 0
-        (folder / INDEX).write_text(json.dumps({"v": 1, "zone": zone, "at_s": now_s}) + "\n")
-
-    def __call__(self, url: str, body: bytes) -> None:
-        for secret in self._secrets:
-            body, url = body.replace(secret.encode(), BLOTTED.encode()), url.replace(secret, BLOTTED)
-        if b'"token"' in body[:200]:
-            body = json.dumps({"token": BLOTTED}).encode()  # a login's answer is itself a key
-        self._count += 1
-        file = f"{self._count:02d}-{urlsplit(url).hostname or 'answer'}.body"
-        (self._folder / file).write_bytes(body)
-        with (self._folder / INDEX).open("a") as index:
-            index.write(json.dumps({"url": url, "file": file}) + "\n")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from grid_site import Answer, good, served
+from record_answers import record
 
 from carbontui.commands import grid as verbs
 from carbontui.commands import solve
@@ -80,8 +81,7 @@ def test_what_is_recorded_holds_no_key(run, tmp_path: Path, monkeypatch: pytest.
     echo = b'{"echo": "s3cret-electricitymaps_token", '
     with served(lambda request: Answer(real(request).body.replace(b"{", echo, 1))) as url:
         monkeypatch.setenv("CARBONTUI_GRID_URLS", f"electricity-maps={url}")
-        shown = json.loads(run("--zone", "AU-NSW", "--json", "--record", str(folder)).output)
-    assert shown["how"] == "forecast"
+        record("AU-NSW", folder)
     bodies = list(folder.glob("*.body"))
     assert bodies and all(b"s3cret" not in path.read_bytes() for path in folder.iterdir())
     assert any(b"KEY-REMOVED" in path.read_bytes() for path in bodies)
