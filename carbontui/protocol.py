@@ -756,16 +756,6 @@ class Baseline(Struct, frozen=True):
     feasible: bool
 
 
-class HourLimit(Struct, frozen=True):
-    """Nothing runs above `not_above_g` gCO2/kWh, except after `max_wait_s` of waiting. Its cost against the best plan
-    without it: grams more, and seconds later."""
-
-    not_above_g: float
-    max_wait_s: float
-    more_g: float
-    later_s: float
-
-
 class PlanWindow(Struct, frozen=True):
     """A planned stretch at one level. `gain_g`: grams saved against running at full speed there, with the work of a
     still stretch made up at the plan's mean; `gco2_g` of a still stretch is what the parked boards emit."""
@@ -813,7 +803,6 @@ class PlanView(Struct, frozen=True, kw_only=True):
     explanation: str = ""
     """For scripts, in the supervisor's time zone; viewers render `said`."""
     said: tuple[Statement, ...] = ()
-    hour_limit: HourLimit | None = None
     baselines: tuple[Baseline, ...] = ()
     windows: tuple[PlanWindow, ...] = ()
     weights: tuple[WeightPoint, ...] = ()

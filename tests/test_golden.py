@@ -52,7 +52,7 @@ def test_the_report_of_a_job_of_every_format_is_what_it_was(kept):
             assert now[name] == then[name], name
 
 
-@pytest.mark.parametrize("words", [("report",), ("report", "--receipt"), ("report", "--explain"), ("status",)])
+@pytest.mark.parametrize("words", [("report",), ("receipt",), ("report", "--explain"), ("status",)])
 def test_every_look_at_a_job_of_every_format_still_works(kept, words):
     done = kept.cli(*words, kept.golden.name, check=True)
     assert done.stdout and "Traceback" not in done.stderr
@@ -76,7 +76,7 @@ def test_a_format_does_not_change_without_a_golden_file(house):
     known = places.read(folder.parent)
     assert (known.token, known.moved_to, known.places[0].host) == (2, "u@b", "b")
     written = json.loads((folder.parent / places.NAME).read_text())
-    places.write(house.root, places.Places(places=(places.Stay(),)))
+    places.write(house.root, places.Places(1, True, False, places=(places.Stay(),)))
     today = json.loads((house.root / places.NAME).read_text())
     assert written.keys() == today.keys() and written["places"][0].keys() == today["places"][0].keys()
 

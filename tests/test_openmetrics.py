@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from carbontui.system.metrics_place import STALE_S, MetricsPlace
+from carbontui.system.openmetrics import STALE_S, MetricsPlace
 
 
 def test_a_file_is_whole_and_what_dead_jobs_have_left_is_removed(tmp_path: Path) -> None:

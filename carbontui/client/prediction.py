@@ -159,10 +159,6 @@ def trend(means: Sequence[float]) -> Tuple[float, bool]:
     return change, real and abs(change) > DRIFT_LEAST
 
 
-REFITS = 4
-"""Iterations until the weights have converged."""
-
-
 @lru_cache(maxsize=None)
 def t_quantile(confidence: float, degrees: int) -> float:
     """Half the width of the central `confidence` of Student's t, in its own units; bisection on the incomplete beta."""

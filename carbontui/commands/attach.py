@@ -38,10 +38,10 @@ def target_of(job: store.Job) -> Target:
     loaded once they are asked for."""
 
     def ending() -> tuple[tuple[str, str], ...]:
-        from carbontui.reports import card, story
+        from carbontui.reports import run_text, story
 
         with contextlib.suppress(story.NoStory):
-            return card.ending(story.build(job, status=job.status()))
+            return run_text.ending(story.build(job, status=job.status()))
         return ()
 
     told = Target(
@@ -61,7 +61,7 @@ def target_of(job: store.Job) -> Target:
 
 def _elsewhere(job: store.Job, names: list[str]) -> BetterHost | None:
     """The machine on which the rest of it would emit least; None where nothing is known, or gained."""
-    from carbontui.account.hosts import better
+    from carbontui.account.compare import better
     from carbontui.reports import elsewhere, story
 
     try:

@@ -13,8 +13,7 @@ import click
 
 from carbontui import config, units
 from carbontui.account import compare as comparing
-from carbontui.account.compare import BoardSpec, Elsewhere, Rented, Work
-from carbontui.account.hosts import better
+from carbontui.account.compare import BoardSpec, Elsewhere, Rented, Work, better
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, Finite, any_jobs, refused, there_option, zone_keys
 from carbontui.commands.support.run_values import settings_for, settings_of
@@ -273,13 +272,13 @@ def _zones(run: story.RunStory, work: Work) -> Comparison:
 
 
 def _budgets(run: story.RunStory, work: Work, zone: str | None, settings: config.Settings) -> Comparison:
-    from carbontui.assumed import other_plans
+    from carbontui.assumed import job as assumed
     from carbontui.plan.problem import ProblemError
 
     now_s = time.time()
     outlook = _outlook(run, work, zone, settings.intensity, now_s)
     with refused("", ProblemError, code=3):
-        rows = other_plans.within_budgets(work, outlook, BUDGETS, now_s, run.options.patience, caps=_caps(run))
+        rows = assumed.within_budgets(work, outlook, BUDGETS, now_s, run.options.patience, caps=_caps(run))
     theirs = run.options.budget.replace(".0x", "x")
     own, said = next((row for row in rows if row.name == theirs), rows[0]), []
     if all((row.gco2_g or 0.0) >= (rows[0].gco2_g or 0.0) * (1 - WORTH) for row in rows):

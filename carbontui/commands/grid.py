@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -18,9 +16,6 @@ from carbontui.commands.support.run_values import settings_for, settings_of
 from carbontui.grid import choose, opening, typical
 from carbontui.grid import zones as places
 from carbontui.grid.feed import Feed
-from carbontui.grid.http import Http
-from carbontui.grid.recording import BLOTTED, BodyRecorder, Replayed
-from carbontui.grid.settings import KEY_NAMES
 from carbontui.grid.types import GridForecast
 from carbontui.protocol import GridSource
 from carbontui.text import sources
@@ -41,39 +36,13 @@ UNRECORDED = frozenset(kind.name for kind in choose.EVERY if not kind.recorded)
 @click.option("--zone", shell_complete=zone_keys, help="Zone key, country or common name; see `carbontui zones`.")
 @click.option("--signal", type=click.Choice(["average", "marginal"]), help="Which signal comes first; both are shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print data.")
-@click.option(
-    "--record", type=click.Path(file_okay=False, path_type=Path), help="Save the raw answers here, keys removed."
-)
-@click.option(
-    "--replay",
-    "replayed",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Read what --record saved, as of that moment.",
-)
-def grid(zone: str | None, signal: str | None, as_json: bool, record: Path | None, replayed: Path | None) -> None:
+def grid(zone: str | None, signal: str | None, as_json: bool) -> None:
     loaded = settings_for(signal=signal).settings
-    if record is not None and replayed is not None:
-        raise Failure("--record and --replay exclude each other", 2)
-    http: Http | None = None
-    clock: Callable[[], float] = time.time
-    wanted, yours = zone or loaded.zone, loaded.intensity
-    if replayed is not None:
-        with refused("--replay: "):
-            http = answers = Replayed(replayed)
-        wanted, yours = zone or answers.zone, None
-        # the recorded answers include what a key gave access to; replaying them needs none
-        settings = replace(settings_of(loaded), offline=False, keys=dict.fromkeys(KEY_NAMES, BLOTTED))
-        clock = lambda: answers.at_s  # noqa: E731
-    else:
-        settings = settings_of(loaded, own=zone is None)
+    settings = settings_of(loaded, own=zone is None)
     with refused():
-        place = places.sure(wanted, yours)
-    if record is not None:
-        with refused(f"--record: {record}: cannot be written: ", OSError):
-            http = Http(record=BodyRecorder(record, settings.keys.values(), place.key, clock()))
-    # a recording needs fresh answers, so it bypasses the cache
+        place = places.sure(zone or loaded.zone, loaded.intensity)
     feed, other = (
-        opening.open_feed(place.key, settings=each, now=clock, http=http, cached=http is None)
+        opening.open_feed(place.key, settings=each, now=time.time)
         for each in (settings, replace(settings, marginal=not settings.marginal, intensity_g_per_kwh=None))
     )
 
@@ -82,7 +51,7 @@ def grid(zone: str | None, signal: str | None, as_json: bool, record: Path | Non
         await other.refresh()
 
     asyncio.run(refresh())
-    now_s = clock()
+    now_s = time.time()
     seen, beside = (each.outlook(now_s, 0.0, AHEAD_S, 3600.0) for each in (feed, other))
     if as_json:
         data = _data(place, feed, seen, now_s)
@@ -90,8 +59,6 @@ def grid(zone: str | None, signal: str | None, as_json: bool, record: Path | Non
         return
     for line in _lines(place, feed, seen, beside, now_s):
         click.echo(line)
-    if record:
-        click.echo(f"raw answers saved in {record}")
 
 
 def _other(beside: GridForecast | None) -> dict[str, Any] | None:

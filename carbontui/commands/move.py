@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import click
 
-from carbontui.account.hosts import better
+from carbontui.account.compare import better
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, any_jobs, host_of, refused, there_option
 from carbontui.commands.support.run_values import here, settings_for

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import sys
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from carbontui.grid.http import GridError
 from carbontui.job.files import runlog, store
 from carbontui.job.terms import spec
 from carbontui.job.terms.clock import Clock
-from carbontui.reports import card, export, figures, formats, run_text, story, totals
+from carbontui.reports import export, figures, formats, run_text, story, totals
 from carbontui.reports import totals as comparing
 from carbontui.system import streams
 from carbontui.text import figures as form
@@ -78,7 +77,6 @@ def _write(path: str, text: str) -> None:
 @click.option("--annex-xi", metavar="FILE", help="Time, energy and compute for the EU AI Act ('-': to stdout).")
 @click.option("--against", metavar="JOB", help="Compare with another run.")
 @click.option("--revise", is_flag=True, help="For a finished job: first apply the grid source's revised values.")
-@click.option("--receipt", "on_card", is_flag=True, help="On one card; with --md as Markdown.")
 @click.option("--methods", is_flag=True, help="A sentence to cite, a paragraph for a paper, and what it ran on.")
 @click.option("--explain", "told_why", is_flag=True, help="What it did, and why, in a few sentences.")
 @click.option("--all", "every", is_flag=True, help="All jobs of this machine, summed up.")
@@ -86,11 +84,9 @@ def _write(path: str, text: str) -> None:
 def report(job: str | None, **given: Any) -> None:
     """Report a run: energy, CO2, and what each lever avoided."""
     invoke = click.get_current_context().invoke
-    if given["on_card"] + given["told_why"] + given["every"] > 1:
-        raise Failure("--receipt, --explain and --all exclude each other: give one", 2)
-    if given["on_card"]:
-        invoke(receipt, job=job, as_md=given["as_md"])
-    elif given["told_why"]:
+    if given["told_why"] and given["every"]:
+        raise Failure("--explain and --all exclude each other: give one", 2)
+    if given["told_why"]:
         invoke(explain, job=job)
     elif given["every"]:
         invoke(history, by=given["by"], as_json=given["as_json"])
@@ -149,6 +145,8 @@ def _print(run: story.RunStory) -> None:
     for figure in figures.figures(run):
         rests = f"  [{figure.rests_on}]" if figure.rests_on else ""
         click.echo(f"{figure.label:<20} {figure.value}{rests}")
+    for label, value in run_text.first_said(run):
+        click.echo(f"{label:<20} {value}")
     if run.over and (waiting := dict(run.grid_kinds).get("forecast")):
         click.echo(
             f"\n{form.percent(waiting)} of its energy is based on forecasts; "
@@ -199,15 +197,9 @@ def _last_error(run: story.RunStory) -> str:
 
 @click.command(hidden=True)
 @click.argument("job", required=False, shell_complete=any_jobs)
-@click.option("--md", "as_md", is_flag=True, help="As Markdown.")
-def receipt(job: str | None, as_md: bool) -> None:
-    """Print a run's results on one card."""
-    told = _load(job)
-    if as_md:
-        click.echo(card.markdown(told), nl=False)
-    else:
-        encoding = (sys.stdout.encoding or "").lower()
-        click.echo(card.terminal(told, ascii=not encoding.startswith("utf")))
+def receipt(job: str | None) -> None:
+    """An older name of `report`."""
+    click.get_current_context().invoke(report, job=job)
 
 
 @click.command(hidden=True)

@@ -28,7 +28,7 @@ from carbontui.text import account, first_run
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
 WAITING_BUDGET = "3x"
-"""Default budget of a job that may have to wait (--objective time, --not-above)."""
+"""Default budget of a job that may have to wait (--objective time)."""
 LEFT_RUNNING_EXIT = 86
 
 
@@ -86,8 +86,6 @@ USUAL = (
 @click.option("--gpu-price", help="Currency per GPU hour.")
 @click.option("--embodied", help="Weigh what making the hardware emitted: published, or like 12g per GPU hour.")
 @click.option("--currency", help="ISO code of every price, like EUR.")
-@click.option("--not-above", help="Wait while the grid is above this intensity, like 300g (per kWh).")
-@click.option("--max-wait", help="With --not-above: the longest single wait (default 6h).")
 @overrides
 @click.option("--max-pause", help="The longest single pause, like 4h.")
 @click.option("--idle-limit", help="The longest stillness on held boards, like 30m or none (30m under a scheduler).")
@@ -212,8 +210,7 @@ def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any
     loaded = settings_of(given)
     settings, resubmit, work = loaded.settings, bool(given.get("resubmit")), given.get("work")
     wanted = allowances(given, settings)
-    limit = hour_limit(given.get("not_above"), given.get("max_wait"))
-    may_wait = (settings.objective == "time" or limit) and loaded.origin["budget"] == "default"
+    may_wait = settings.objective == "time" and loaded.origin["budget"] == "default"
     budget = WAITING_BUDGET if may_wait else settings.budget
     with refused("--budget: "):
         budgets.parse(budget, time.time())
@@ -226,7 +223,6 @@ def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any
     return {
         **common_fields,
         **wanted,
-        **limit,
         "budget": budget,
         "work_s": work_s,
         "steps": given.get("steps"),
@@ -384,17 +380,6 @@ def allowances(given: dict[str, Any], settings: config.Settings) -> dict[str, An
     if settings.objective == "time" and not found:
         raise Failure("--objective time needs a budget to use: --carbon-budget, --cost-budget or --energy-budget", 2)
     return {**found, "on_budget": order}
-
-
-def hour_limit(not_above: str | None, max_wait: str | None) -> dict[str, Any]:
-    """The fields of a job's options for a limit of intensity. Raises Failure."""
-    if not_above is None:
-        if max_wait is not None:
-            raise Failure("--max-wait belongs to --not-above 300g; the longest pause is --max-pause", 2)
-        return {}
-    with refused("--not-above: "):
-        most_g = units.parse_intensity(not_above)
-    return {"not_above_g": most_g, "max_wait_s": duration(max_wait, "--max-wait") if max_wait else 6 * 3600.0}
 
 
 def split_resume_args(text: str | None, command: tuple[str, ...]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from carbontui.grid.providers.japan import Japan
 from carbontui.grid.providers.latest import Ercot, HydroQuebec, Miso, Ons, Spp, Taipower, Transpower
 from carbontui.grid.providers.neso import Neso
 from carbontui.grid.providers.operators import Eco2mix, Eirgrid
-from carbontui.grid.providers.retail import Awattar, OctopusAgile
+from carbontui.grid.providers.retail import OctopusAgile
 from carbontui.grid.providers.watttime import WattTime
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import HOUR_S
@@ -33,9 +33,7 @@ AVERAGE: tuple[type[Provider], ...] = (
     Neso, EnergiDataService, EnergyCharts, ElectricityMaps, *OPERATORS, Entsoe, Eia,
 )  # fmt: skip
 MARGINAL: tuple[type[Provider], ...] = (WattTime,)
-PRICE: tuple[type[Provider], ...] = (
-    EnergiDataPrice, EnergyChartsPrice, Awattar, OctopusAgile, CaisoPrice, EntsoePrice,
-)  # fmt: skip
+PRICE: tuple[type[Provider], ...] = (EnergiDataPrice, EnergyChartsPrice, OctopusAgile, CaisoPrice, EntsoePrice)
 EVERY = AVERAGE + MARGINAL + PRICE
 
 

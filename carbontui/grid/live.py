@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from carbontui.grid import choose, clean, disagreement, issues, truth
+from carbontui.grid import choose, clean, compose, issues, truth
 from carbontui.grid.cache import Cache, Entry, Turn
 from carbontui.grid.http import GridError, Http, NoData, Unreachable, in_thread
 from carbontui.grid.providers.base import Provider
@@ -213,7 +213,7 @@ class Live:
                 self._states[second.name] = self._judge(second, opinion, Entry(), self._now())
         found = None
         if history.series and opinion.series:
-            found = disagreement.disagreement(history.series, opinion.series, self._trusted, self._now())
+            found = compose.disagreement(history.series, opinion.series, self._trusted, self._now())
         if second and found and found.second_is_nearer:
             await self._take(second, opinion.series, None)
         else:

@@ -29,8 +29,6 @@ STRIP = {
     "starting": ("var(--waiting)", ""),
 }
 """Fill and hatch of each state; the page defines the colours, of light and of dark."""
-CROWDED, COLUMNS = 120, 75
-"""More states than CROWDED are drawn as shares of COLUMNS equal spans of time."""
 STEPS_S = tuple(60 * minutes for minutes in (5, 10, 30, 60, 180, 360, 720))
 STEPS_S += tuple(86400 * days for days in (1, 2, 5, 7, 30))
 """Seconds between two times of the axis."""
@@ -50,9 +48,7 @@ def timeline(story: RunStory) -> str:
     """Power above carbon intensity, and the state, over time."""
     chart = story.chart
     times = _Times(story)
-    top, middle, bottom = (18.0, 150.0), (190.0, 306.0), 322.0
-    crowded = len(story.spans) > CROWDED
-    low = bottom + (36.0 if crowded else 18.0)
+    top, middle, bottom, low = (18.0, 150.0), (190.0, 306.0), 322.0, 340.0
     watts = _Scale(chart.watts, *top)
     grams = _Scale(chart.intensity, *middle)
     body = [
@@ -62,11 +58,11 @@ def timeline(story: RunStory) -> str:
         grams.axis("g/kWh"),
         _line(chart.intensity, times, grams, "var(--line)", "none"),
         _end(times, grams, chart.intensity, "intensity"),
-        _shares(story, times, bottom, low) if crowded else _strip(story, times, bottom),
+        _strip(story, times, bottom),
         times.axis(low, [top[0], low]),
     ]
     seen = [state for state in STRIP if any(span.state == state for span in story.spans)]
-    if unnamed := seen if crowded else [state for state in seen if _unnamed(story, times, state)]:
+    if unnamed := [state for state in seen if _unnamed(story, times, state)]:
         body.append(_legend(unnamed, low + 25))
     return _svg(low + (46.0 if unnamed else 24.0), "Power, carbon intensity and state over time", body)
 
@@ -222,25 +218,6 @@ def _apart(heights: list[float]) -> list[float]:
         middle = sum(heights) / 2
         return [middle + 7, middle - 7] if heights[0] >= heights[1] else [middle - 7, middle + 7]
     return heights
-
-
-def _shares(story: RunStory, times: _Times, top: float, bottom: float) -> str:
-    """The share of each state in equal spans of time, stacked: an hour of a month is too narrow to draw."""
-    found, length = [HATCHES], (times.end_s - times.start_s) / COLUMNS
-    for column in range(COLUMNS):
-        since = times.start_s + column * length
-        left, right, y = times.x(since), times.x(since + length), bottom
-        for state in STRIP:
-            inside = (
-                min(span.end_s, since + length) - max(span.start_s, since)
-                for span in story.spans
-                if span.state == state and span.start_s < since + length and span.end_s > since
-            )
-            height = (bottom - top) * min(1.0, math.fsum(inside) / length)
-            y -= height
-            if height > 0.05:
-                found += _box(state, left, y, right - left, height)
-    return "".join([*found, _label("state, shares", (top + bottom) / 2 + 4)])
 
 
 def _legend(states: Iterable[str], y: float) -> str:

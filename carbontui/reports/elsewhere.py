@@ -11,8 +11,7 @@ from typing import NamedTuple
 from carbontui import config, protocol, units
 from carbontui.account import compare as comparing
 from carbontui.account.accounts import worst
-from carbontui.account.compare import BoardSpec, Elsewhere, Used, Work
-from carbontui.account.hosts import HostFacts, Stretched, moved
+from carbontui.account.compare import BoardSpec, Elsewhere, HostFacts, Stretched, Used, Work, moved
 from carbontui.job.files import store
 from carbontui.job.life import receiving
 from carbontui.job.supervisor.core.planning.problem import DEFAULT_RELOAD_S, DEFAULT_UNLOAD_S

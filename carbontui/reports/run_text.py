@@ -24,6 +24,26 @@ def story_of(story: RunStory) -> list[str]:
     return [text for text in (_what(story), _how(story), _account(story), _besides(story)) if text]
 
 
+def ending(story: RunStory) -> tuple[tuple[str, str], ...]:
+    """(label, text) of a finished job: what each lever gave, and how good the first word was."""
+    levers = [f"{figure.label} {figure.value}" for figure in figures.parts(story)[:-1]]
+    return (*([("levers", " · ".join(levers))] if levers else []), *first_said(story))
+
+
+def first_said(story: RunStory) -> list[tuple[str, str]]:
+    """What the first forecast said of the whole, beside what came, of a run that is over."""
+    first, grams = story.first, story.gco2_g
+    if first is None or not story.over:
+        return []
+    band = f" ({between})" if first.band_g and (between := form.between(form.grams, *first.band_g)) else ""
+    at, done = (form.clock(when, story.start_s) for when in (first.at_s, first.finish_s))
+    was = f"was {form.grams(grams)} at {form.clock(story.end_s, story.start_s)}"
+    if story.status.state == "done" and grams is not None and first.gco2_g > 0:  # only of one that got to its end
+        off = grams / first.gco2_g - 1.0
+        was += f" · forecast missed by {form.signed(off, form.percent) if abs(off) >= 0.005 else form.percent(0.0)}"
+    return [("first said", f"{form.grams(first.gco2_g)}{band} at {at}, done {done}; {was}")]
+
+
 def _what(story: RunStory) -> str:
     status = story.status
     zone = f" in {where}" if (where := figures.zone(story)) else ""

@@ -106,15 +106,6 @@ def since(*, now_s: float, stretches: Stretches, made_s: float) -> str:
     return f"{told[0].upper()}{told[1:]}, as planned at {made}." if told else f"The plan made at {made} is over."
 
 
-def hour_limit(*, now_s: float, not_above_g: float, more_g: float, later_s: float) -> str:
-    """'Not above 300 g/kWh: 12 g more and 1 h 20 later than the best plan without that limit.'"""
-    grams = f"{figures.grams(abs(more_g))} {'more' if more_g >= 0 else 'less'}"
-    when = "at the same time"
-    if abs(later_s) >= SAME_FINISH_S:
-        when = f"{figures.duration(abs(later_s))} {'later' if later_s > 0 else 'sooner'}"
-    return f"Not above {not_above_g:g} g/kWh: {grams} and {when} than the best plan without that limit."
-
-
 SAME_FINISH_S = 60.0
 """Plans that finish within this of each other finish at the same time, as users read it."""
 
@@ -180,7 +171,6 @@ PLAN: Table = {
     "plan_explained": explained,
     "plan_since": since,
     "plan_late": late,
-    "plan_hour_limit": hour_limit,
     "plan_forbidden": forbidden,
     "plan_overridden": overridden,
     "plan_scarce": "Other jobs need watts of the site budget as well between {begin_s:clock} and {end_s:clock}: "

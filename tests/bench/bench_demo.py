@@ -69,7 +69,7 @@ def one(program: str, seconds: float) -> dict[str, Any]:
             return subprocess.run([program, *words], env=place, capture_output=True, text=True, check=True).stdout
 
         told, status = json.loads(asked("report", "--json")), json.loads(asked("status", "--json"))
-        band = re.search(r"first said.*?\(([\d.]+) (k?g) to ([\d.]+) (k?g)\)", asked("report", "--receipt"))
+        band = re.search(r"first said.*?\(([\d.]+) (k?g) to ([\d.]+) (k?g)\)", asked("report"))
     low, high = (float(band[i]) * (1000 if band[i + 1] == "kg" else 1) if band else float("nan") for i in (1, 3))
     grams = told["gco2_g"]
     in_time = status["state"] == "done" and told["ended_at"] <= status["budget"]["deadline"]

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from house import House, Job, until
 from kills import FAULTS, Found, inject, order
-from rest import dirty_now
 
 from carbontui import link, protocol
 from carbontui.job.files import store
@@ -74,10 +73,7 @@ def _job(house: House, name: str, *options: str, wait: bool = True) -> Job:
         "--detach",
         "--name",
         name,
-        "--zone",
-        "DE",
-        "--grid",
-        dirty_now(house.root),
+        *house.dirty_now(),
         "--work",
         "1h",
         *options,

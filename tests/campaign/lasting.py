@@ -18,8 +18,6 @@ from carbontui.job.files import store
 
 KNOWN = ("--work", "10h", "--zone", "DE", "--intensity", "300")
 """Its work is known, and its every hour is alike: it starts at any time of the day."""
-DIRTY_NOW = ("--budget", "20h", "--work", "1h", "--zone", "DE", "--not-above", "1g", "--max-wait", "15h")
-"""It waits at any hour of the day."""
 SETTINGS: dict[str, tuple[str, dict[str, object], Callable[[protocol.Status], bool]]] = {
     "pause": ("pause", {}, lambda s: s.override is not None and s.override.mode == "pause"),
     "boost": ("boost", {"for_s": 3600.0}, lambda s: s.override is not None and s.override.mode == "boost"),
@@ -87,8 +85,9 @@ def while_the_keeper_sleeps(house: House, sleep_s: float, found: Found) -> None:
         "stop": ({"now": True}, lambda job: (job.dir / "exit.json").exists()),
     }
     jobs: dict[str, tuple[Job, int, int | None]] = {}
+    waits = ("--budget", "20h", "--work", "1h", *house.dirty_now())
     for verb in orders:
-        job = house.start(*(DIRTY_NOW if verb == "boost" else KNOWN), name=verb)
+        job = house.start(*(waits if verb == "boost" else KNOWN), name=verb)
         if verb == "boost":
             tell(job, "pause", {})
             assert job.served().state == "waiting"

@@ -6,7 +6,6 @@ import random
 import signal
 import sys
 import time
-from pathlib import Path
 
 from house import House, Job, until
 from kills import Found, hit, order
@@ -32,22 +31,11 @@ LOOKING = (("status",), ("ls",), ("plan",), ("log",), ("line",), ("attach",), ("
 """Verbs that look at a job; `ls` names no job."""
 
 
-def dirty_now(root: Path) -> Path:
-    """A recorded grid on which any plan waits: dirty for ten more hours, clean for a day then."""
-    now = time.time() // 900 * 900
-    clock = lambda at: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))  # noqa: E731
-    rows = [f"{clock(now + 900 * k)},{700 if k < 40 else 50}\n" for k in range(-96, 192)]
-    (root / "grid.csv").write_text("time_utc,carbon_g_per_kwh\n" + "".join(rows))
-    return root / "grid.csv"
-
-
 def start(house: House, name: str, kind: str) -> Job:
     """A job that waits for its first start (`waits`), or that has unloaded itself (`unloads`), and stays there."""
     script = house.root / "rests.py"
     script.write_text(SCRIPT)
-    # nothing is ever that clean: it waits at any hour of the day
-    options = ("--budget", "20h", "--work", "1h", "--zone", "DE", "--not-above", "1g", "--max-wait", "15h")
-    held = options if kind == "waits" else ()
+    held = ("--budget", "20h", "--work", "1h", *house.dirty_now()) if kind == "waits" else ()
     command = (sys.executable, script, name, kind)
     job_id = house.cli("run", "--detach", "--name", name, *held, "--", *command, check=True).stdout.strip()
     job = Job(house, job_id, house.root / "none")

@@ -29,7 +29,7 @@ SECRETS = {name: f"s3cret-{name.lower()}" for name in KEY_NAMES}
 ZONE_OF = {
     "neso": "GB", "energi-data-service": "DK-DK1", "energy-charts": "DE", "electricity-maps": "FR", "entsoe": "NL",
     "eia": "US-NY-NYIS", "caiso": "US-CAL-CISO", "watttime": "US-CAL-CISO", "energi-data-price": "DK-DK2",
-    "energy-charts-price": "DE", "awattar": "DE", "octopus-agile": "GB", "caiso-price": "US-CAL-CISO",
+    "energy-charts-price": "DE", "octopus-agile": "GB", "caiso-price": "US-CAL-CISO",
     "entsoe-price": "NL", **operators.ZONE_OF,
 }  # fmt: skip
 assert set(ZONE_OF) == {kind.name for kind in EVERY}
@@ -311,22 +311,10 @@ def good(name: str, now_s: float, value: Callable[[float], float | None] = level
         ]
         return told({"count": len(times), "next": "more" if 100 * page < len(times) else None, "results": rows})
 
-    def awattar(request: Request) -> Answer:
-        rows = [
-            {
-                "start_timestamp": t * 1000,
-                "end_timestamp": (t + 3600) * 1000,
-                "marketprice": scaled(t, 0.2),
-                "unit": "Eur/MWh",
-            }
-            for t in grid(now_s - 43200, now_s + 86400, 3600)
-        ]
-        return told({"object": "list", "data": rows})
-
     shapes: dict[str, Responder] = {
         "neso": neso, "energi-data-service": eds, "energi-data-price": eds, "energy-charts": charts,
         "energy-charts-price": charts, "electricity-maps": maps, "watttime": watttime, "eia": eia, "caiso": caiso,
-        "caiso-price": oasis, "entsoe": entsoe, "entsoe-price": entsoe, "octopus-agile": agile, "awattar": awattar,
+        "caiso-price": oasis, "entsoe": entsoe, "entsoe-price": entsoe, "octopus-agile": agile,
     }  # fmt: skip
     if name in operators.ZONE_OF:
         body_of = operators.shapes(now_s, value)[name]

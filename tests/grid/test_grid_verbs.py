@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from grid_site import Answer, good, served
+from record_answers import record
 
 from carbontui.commands import grid as verbs
 from carbontui.commands import solve
@@ -70,9 +71,7 @@ def test_zones_are_listed_and_searched(run) -> None:
     assert isinstance(nothing, Failure) and nothing.code == 3
 
 
-def test_what_was_recorded_is_read_again_without_network_or_key(
-    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_recorded_holds_no_key(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1896998400.0 + 20 * 3600
     folder = tmp_path / "out"
     monkeypatch.delenv("CARBONTUI_OFFLINE")
@@ -82,23 +81,10 @@ def test_what_was_recorded_is_read_again_without_network_or_key(
     echo = b'{"echo": "s3cret-electricitymaps_token", '
     with served(lambda request: Answer(real(request).body.replace(b"{", echo, 1))) as url:
         monkeypatch.setenv("CARBONTUI_GRID_URLS", f"electricity-maps={url}")
-        shown = json.loads(run("--zone", "AU-NSW", "--json", "--record", str(folder)).output)
-    assert shown["how"] == "forecast"
+        record("AU-NSW", folder)
     bodies = list(folder.glob("*.body"))
     assert bodies and all(b"s3cret" not in path.read_bytes() for path in folder.iterdir())
     assert any(b"KEY-REMOVED" in path.read_bytes() for path in bodies)
-    monkeypatch.delenv("ELECTRICITYMAPS_TOKEN")
-    monkeypatch.setattr(time, "time", lambda: now_s + 90 * 86400)
-    again = json.loads(run("--json", "--replay", str(folder)).output)
-    assert again["zone"] == "AU-NSW" and again["outlook"] == shown["outlook"]
-    assert again["measured_at"] == shown["measured_at"]
-
-
-def test_a_folder_without_a_recording_is_wrong_use(run, tmp_path: Path) -> None:
-    failed = run("--zone", "GB", "--replay", str(tmp_path)).exception
-    assert isinstance(failed, Failure) and failed.code == 2 and "not a recording" in failed.message
-    both = run("--zone", "GB", "--replay", str(tmp_path), "--record", str(tmp_path / "x")).exception
-    assert isinstance(both, Failure) and "exclude" in both.message
 
 
 def test_every_zone_has_a_name_of_its_own(run) -> None:

@@ -57,8 +57,7 @@ def commands(house: House) -> None:
     """A job that waits for its clean hours, and every command, also refused and repeated, on boards with limits."""
     sim = kills.simulated_boards(house, 1)
     house.env["CUDA_VISIBLE_DEVICES"] = "0"
-    grid = rest.dirty_now(house.root)
-    job = house.start("--zone", "DE", "--grid", grid, "--work", "2h", "--budget", "20h", steps=10**7, pause=0.02)
+    job = house.start(*house.dirty_now(), "--work", "2h", "--budget", "20h", steps=10**7, pause=0.02)
     job.until_state("waiting")
     for verb, args in (
         ("cap", {"value_w": 350.0}),
@@ -146,9 +145,9 @@ def planned(house: House) -> None:
 
 
 def bounded(house: House) -> None:
-    """The same with a limit of intensity, a longest pause, and a budget of CO2 that is raised when it is used up."""
+    """The same with a longest pause, and a budget of CO2 that is raised when it is used up."""
     acts = ("cap", "ask", "pause")
-    bounds = {"not_above_g": 300.0, "max_pause_s": 5400.0, "carbon_budget_g": 300.0, "on_budget": acts}
+    bounds = {"max_pause_s": 5400.0, "carbon_budget_g": 300.0, "on_budget": acts}
     job = _replays(house, budget="3x", **bounds)
     time.sleep(15)
     order(job, "budget", {"budget": "1kg"})
@@ -289,9 +288,8 @@ def used_up(house: House) -> None:
     )  # fmt: skip
     sim = kills.simulated_boards(house, 1)
     house.env["CUDA_VISIBLE_DEVICES"] = "0"
-    grid = rest.dirty_now(house.root)
     job = house.start(
-        "--zone", "DE", "--grid", grid, "--work", "1h", "--carbon-budget", "2g", "--on-budget", "warn,cap,ask,pause",
+        *house.dirty_now(), "--work", "1h", "--carbon-budget", "2g", "--on-budget", "warn,cap,ask,pause",
         steps=10**7, pause=0.02,
     )  # fmt: skip
     job.until_steps()
@@ -346,9 +344,8 @@ def torch_loop(house: House) -> None:
     loops = TESTS / "frameworks" / "loops.py"
     source = loops.read_text().replace("max_iters = 120", "max_iters = 3000")
     (house.root / "loops.py").write_text(source)
-    grid = rest.dirty_now(house.root)
     for name, more in (("guessed", ()), ("saves", ("--checkpoint", house.root / "checkpoint"))):
-        given = ("run", "--detach", "--name", name, "--zone", "DE", "--grid", grid, "--budget", "1x")
+        given = ("run", "--detach", "--name", name, *house.dirty_now(), "--budget", "1x")
         started = house.cli(*given, "--", sys.executable, house.root / "loops.py", "plain", *more, check=True)
         job = Job(house, started.stdout.strip(), house.root / "none")
         until(lambda job=job: (s := job.served()) and s.step > 20, 90, "steps")

@@ -39,6 +39,11 @@ IN_WORDS: dict[type, dict[str, str]] = {Unloading: {"verdict": "result"}, Tried:
 """Fields that held words in the first recordings, and the statements that they are now."""
 FIELDS = {"attendance": "membership", "unheard_s": "silent_s", "judged_mono_s": "checked_mono_s"}
 """Fields by their names in recordings, and today's."""
+GONE: dict[type, tuple[str, ...]] = {
+    Options: ("count_idle", "not_above_g", "max_wait_s"),
+    protocol.PlanView: ("hour_limit",),
+}
+"""Fields of recordings that are no more."""
 
 
 RENAMED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
@@ -296,8 +301,8 @@ def built(value: Any, kind: Any) -> Any:
         level = Level(value["level"], value["level"].split()[0], 0.0, 1.0)
         value = {"state": value["state"], "hold_until_s": value["hold_until_s"], "wanted": value["wanted"]}
         return decision.Decision(why=why, level=level, **{n: built(v, hints(kind)[n]) for n, v in value.items()})
-    if isinstance(value, dict) and kind is Options:
-        value = {name: one for name, one in value.items() if name != "count_idle"}  # boundary has replaced it
+    if isinstance(value, dict) and kind in GONE:
+        value = {name: one for name, one in value.items() if name not in GONE[kind]}
     if isinstance(value, dict) and kind is Unloading and "held" in value:
         value = {**{name: one for name, one in value.items() if name != "held"}, "resumes": value["held"]}
     if isinstance(value, dict) and kind is Rank and "timed_mono" not in value:

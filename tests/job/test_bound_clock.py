@@ -8,7 +8,7 @@ from states import decided, spec
 
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.progress import begun
-from carbontui.job.supervisor.shell.bound_clock import BoundClock
+from carbontui.job.supervisor.shell.ticks import BoundClock
 from carbontui.job.terms import budget as budgets
 from carbontui.job.terms.clock import Clock, Standstills
 

@@ -111,8 +111,7 @@ def test_a_start_that_may_wait_begins_when_the_plan_says_or_when_a_person_does(h
 
 
 def test_the_output_of_a_job_that_waits_is_awaited_and_its_absence_explained(house):
-    clean = ("--not-above", "1g", "--max-wait", "6h")
-    job = house.start("--zone", "DE", "--work", "2h", "--budget", "10x", *clean, steps=10)
+    job = house.start(*house.dirty_now(), "--work", "1h", "--budget", "20x", steps=10)
     job.until_state("waiting")
     done = house.cli("log", job.id)
     assert done.returncode == 3 and "Errno" not in done.stderr

@@ -67,16 +67,13 @@ def unloading(house):
     return job_id, house.home / "jobs" / job_id
 
 
-DIRTY_NOW = ("--budget", "20h", "--work", "1h", "--zone", "DE", "--not-above", "1g", "--max-wait", "15h")
-"""A job that waits at any hour of the day."""
-
-
 @pytest.fixture
 def waiting(house):
     """A job that is held before its first start; (id, directory)."""
     script = house.root / "waits.py"
     script.write_text("import time\nopen('begun', 'w').close()\nwhile True: time.sleep(0.05)\n")
-    job_id = house.cli("run", "--detach", *DIRTY_NOW, "--", sys.executable, script, check=True).stdout.strip()
+    held = ("--budget", "20h", "--work", "1h", *house.dirty_now())
+    job_id = house.cli("run", "--detach", *held, "--", sys.executable, script, check=True).stdout.strip()
     house.cli("pause", job_id, check=True)
     assert state_of(house, job_id)["state"] == "waiting"
     return job_id, house.home / "jobs" / job_id

@@ -58,7 +58,7 @@ def test_a_keeper_that_wakes_without_its_supervisor_knows_of_the_stop(house):
 
 
 def test_a_boost_of_a_waiting_job_says_that_it_waits_for_a_keeper_that_is_stopped(house):
-    job = house.start("--work", "10h", "--budget", "3x", "--zone", "DE", "--not-above", "1g")
+    job = house.start("--work", "1h", "--budget", "20x", *house.dirty_now())
     until(lambda: (s := job.served()) and s.state == "waiting", what="a start that waits")
     keeper = job.pids()["keeper"]
     os.kill(keeper, signal.SIGSTOP)
@@ -67,7 +67,7 @@ def test_a_boost_of_a_waiting_job_says_that_it_waits_for_a_keeper_that_is_stoppe
     finally:
         os.kill(keeper, signal.SIGCONT)
     job.until_steps()
-    assert house.cli("budget", "4x", job.id, check=True).stdout.endswith("; in force\n")
+    assert house.cli("budget", "24x", job.id, check=True).stdout.endswith("; in force\n")
 
 
 def order(verb, at=1.0, accepted=True, **args):

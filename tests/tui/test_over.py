@@ -172,7 +172,7 @@ async def test_a_journal_that_cannot_be_read_leaves_what_the_run_came_to(tmp_pat
     ("state", "said"),
     [
         ("failed", "charlm is over (failed, exit 1); what it wrote: carbontui log k7q2mz"),
-        ("done", "carbontui report --receipt"),
+        ("done", "carbontui report k7q2mz"),
     ],
 )
 def test_who_leaves_a_job_that_is_over_is_told_where_to_look(state: str, said: str) -> None:

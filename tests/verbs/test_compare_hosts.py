@@ -12,7 +12,7 @@ from house import House, until
 from sshd import WHY_NOT, Sshd, client
 
 from carbontui import units
-from carbontui.account.hosts import HostFacts, better, moved
+from carbontui.account.compare import HostFacts, better, moved
 from carbontui.protocol import MovesCost
 
 THERE = f"{sys.executable} -m carbontui.cli"

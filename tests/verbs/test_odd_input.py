@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 
@@ -11,7 +10,6 @@ from click.shell_completion import CompletionItem
 
 from carbontui import units
 from carbontui.commands.support import command
-from carbontui.grid.recording import INDEX, Replayed
 from carbontui.job.files.journal import Journal
 from carbontui.job.terms import budget
 from carbontui.text import figures
@@ -46,19 +44,6 @@ def test_completion_offers_no_name_that_a_shell_would_read_otherwise(house, name
     monkeypatch.setattr("carbontui.job.files.store.jobs", lambda: [One])
     offered: list[CompletionItem] = command.any_jobs(None, None, "")
     assert [item.value for item in offered] == [One.id]
-
-
-@pytest.mark.parametrize("name", ["/etc/hostname", "../secret", "link", "sub/file"])
-def test_a_recording_names_files_of_its_folder_alone(tmp_path, name) -> None:
-    folder = tmp_path / "recording"
-    (folder / "sub").mkdir(parents=True)
-    for path in (tmp_path / "secret", folder / "sub" / "file"):
-        path.write_text("{}")
-    (folder / "link").symlink_to(tmp_path / "secret")
-    lines = [{"v": 1, "zone": "DE", "at_s": 1e9}, {"url": "https://h/x", "file": name}]
-    (folder / INDEX).write_text("\n".join(map(json.dumps, lines)))
-    with pytest.raises(ValueError, match="is not a recording"):
-        Replayed(folder)
 
 
 def test_a_journal_that_cannot_be_opened_says_so_once(tmp_path, monkeypatch) -> None:

@@ -40,7 +40,6 @@ QUANTITIES = {
     "run --cost-budget": ["lots", "-1EUR", "1２"],
     "run --energy-budget": ["5", "0kWh", "2kg", "５kWh"],
     "run --on-budget": ["explode", "", "warn,,explode"],
-    "run --not-above": ["0", "lots", "３00g", "300W"],
     "run --weight": ["carbon", "carbon=-1", "carbon=x,cost=1", "water=1"],
     "run --objective": ["speed", ""],
     "run --signal": ["mean"],
@@ -55,7 +54,7 @@ QUANTITIES = {
 WRONG = [
     *((f"{key} {value!r}", [*key.split(), value, *T]) for key, values in QUANTITIES.items() for value in values),
     *((" ".join(words), words) for words in (
-        ["run"], ["run", "--nonsense", *T], ["run", "--detach", "--wait", *T], ["run", "--max-wait", "2h", *T],
+        ["run"], ["run", "--nonsense", *T], ["run", "--detach", "--wait", *T],
         ["run", "--objective", "cost", *T], ["run", "--objective", "time", *T], ["run", "--gpu-price", "2", *T],
         ["run", "--gpu-price", "2EUR", "--currency", "USD", *T], ["cap", "lots"], ["cap", "-300"], ["cap", "３00"],
         ["cap"], ["budget"], ["budget", "later"], ["budget", "2020-01-01 09:00"], ["pause", "--for", "soon"],
@@ -67,14 +66,14 @@ WRONG = [
         ["solve", "--zone", "DE", "--work", "8h", "--tol", "2"],
         ["solve", "--zone", "DE", "--work", "8h", "--host-w", "1e9"],
         ["grid", "--zone", "Atlantis"], ["demo", "--seconds", "1"], ["demo", "--seconds", "nan"], ["log", "-n", "-1"],
-        ["report", "--per", "hour"], ["report", "--receipt", "--explain"],
+        ["report", "--per", "hour"], ["report", "--all", "--explain"],
         ["compare", "--zones", "--clouds"], ["completion", "powershell"], ["estimate"],
     )),
 ]  # fmt: skip
 NOBODY = [
     ["status", "nobody"], ["log", "nobody"], ["plan", "nobody"], ["pause", "nobody"], ["boost", "nobody"],
     ["cap", "300", "nobody"], ["resume", "nobody"], ["budget", "2x", "nobody"], ["stop", "nobody"], ["rm", "nobody"],
-    ["attach", "nobody"], ["report", "nobody"], ["report", "--receipt", "nobody"], ["line", "nobody"],
+    ["attach", "nobody"], ["report", "nobody"], ["line", "nobody"],
     ["compare", "nobody"], ["guess", "nobody"], ["forbid", "22:00-06:00", "nobody"], ["forbid", "--clear", "nobody"],
     ["rehearse", "nobody"], ["restart", "nobody"], ["calibrate", "nobody"], ["status"], ["pause"],
 ]  # fmt: skip

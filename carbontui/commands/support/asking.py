@@ -35,7 +35,7 @@ def answers(given: dict[str, Any], loaded: config.Loaded) -> dict[str, Any]:
         own_grid = given.get("grid_file") is not None or settings.intensity is not None
         if settings.zone is None and not own_grid and (zone := _zone(due_s)) is not None:
             asked["zone"] = zone
-        free = settings.objective == "time" or given.get("not_above") is not None
+        free = settings.objective == "time"
         zone = asked.get("zone") or settings.zone
         if loaded.origin["budget"] == "default" and not free and (zone or own_grid):  # nothing waits without a grid
             asked["budget"] = _budget(None if own_grid else zone, asked, settings, due_s) or given.get("budget")

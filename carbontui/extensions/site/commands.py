@@ -8,14 +8,13 @@ from typing import Any
 
 import click
 import msgspec
-from msgspec import structs
 
 from carbontui import link, units
 from carbontui.commands.support.command import Failure, refused
 from carbontui.commands.support.run_values import power
 from carbontui.extensions.site import events, sharing
 from carbontui.extensions.site import receipt as words
-from carbontui.extensions.site.events import BASELINE_TEN_DAYS, EventError, GridEvent
+from carbontui.extensions.site.events import EventError, GridEvent
 from carbontui.extensions.site.ledger import Ledger, LedgerError
 from carbontui.extensions.site.sharing import RAMP_W_PER_S, SiteBudget
 from carbontui.headroom import TOLERANCE_W, Claim
@@ -86,16 +85,9 @@ def site(
 
 
 def _take(ledger: Ledger, file: str, now: float) -> None:
-    from carbontui.extensions.site import receipt
-
-    with refused(f"{file}: ", (EventError, OSError)):
-        with click.open_file(file, "rb") as opened:
-            asked = events.parse(opened.read(FILE_MOST_B), now, link.whoami())
-        jobs = list(store.jobs())
-        if (baseline := receipt.ten_days_before(jobs, asked)) is not None:
-            asked = structs.replace(asked, baseline_w=round(baseline, 1), baseline_method=BASELINE_TEN_DAYS)
-        ledger.add(asked)
-    live = {job.id for job in jobs if not job.foreign and job.alive("supervisor")}
+    with refused(f"{file}: ", (EventError, OSError)), click.open_file(file, "rb") as opened:
+        ledger.add(events.parse(opened.read(FILE_MOST_B), now, link.whoami()))
+    live = {job.id for job in store.jobs() if not job.foreign and job.alive("supervisor")}
     due = time.monotonic() + CLAIMS_S
     while time.monotonic() < due and not _answered(ledger, live):
         time.sleep(0.1)

@@ -96,7 +96,6 @@ class GridEvent(Struct, frozen=True, kw_only=True):
 
 GATHER_S = 5.0
 """The jobs have said what they draw and can leave this long after an event was told to them."""
-BASELINE_TEN_DAYS = "the ten days before"
 BASELINE_PLAN = "the plan in force at its start"
 
 

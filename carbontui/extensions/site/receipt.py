@@ -23,7 +23,6 @@ from carbontui.reports.figures import DEVICE_WORDS
 from carbontui.text import figures
 
 MINUTE_S = 60.0
-DAYS = 10
 KNOWN = 0.9
 """Headroom of a span's board seconds that must have been metered for its watts to be known."""
 REACHED = 1.02
@@ -147,20 +146,6 @@ def mean_w(jobs: Sequence[JobRows], begin_s: float, end_s: float) -> float | Non
         if job.metered_s(begin_s, end_s) < KNOWN * job.boards * job.present_s(begin_s, end_s):
             return None
     return math.fsum(job.joules(begin_s, end_s) for job in jobs) / (end_s - begin_s)
-
-
-def ten_days_before(jobs: Sequence[store.Job], event: GridEvent) -> float | None:
-    """Mean watts in the same hours of each of the ten days before; None unless each of them was metered."""
-    days = []
-    for day in range(1, DAYS + 1):
-        begin_s, end_s = event.start_s - day * 86400.0, event.end_s - day * 86400.0
-        found = rows_of(jobs, begin_s, end_s)
-        watts = mean_w(found, begin_s, end_s)
-        covered = max((job.metered_s(begin_s, end_s) / max(1, job.boards) for job in found), default=0.0)
-        if watts is None or covered < KNOWN * (end_s - begin_s):
-            return None
-        days.append(watts)
-    return math.fsum(days) / DAYS
 
 
 def receipt(event: GridEvent, jobs: Sequence[store.Job], now_s: float) -> dict[str, Any]:

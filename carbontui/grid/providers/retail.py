@@ -1,4 +1,4 @@
-"""Retail and market prices without a key: Octopus Agile (Great Britain), aWATTar (Germany, Austria)."""
+"""A retail price without a key: Octopus Agile (Great Britain)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from carbontui.grid import clean
-from carbontui.grid.http import BadAnswer
 from carbontui.grid.providers.base import PriceProvider, number, rows_of, stamp, utc
 from carbontui.grid.types import Kind
 
@@ -48,26 +47,3 @@ class OctopusAgile(PriceProvider):
             # a fixed tariff has no end: it holds up to the end of the query
             end_s = utc(record["valid_to"]) if record.get("valid_to") else until_s
             yield start_s, end_s - start_s, number(record["value_inc_vat"], 1e-2), "forecast"
-
-
-class Awattar(PriceProvider):
-    """Hourly EUR per MWh, stamps in milliseconds; 100 requests a day."""
-
-    name: ClassVar[str] = "awattar"
-    title: ClassVar[str] = "aWATTar"
-    base: ClassVar[str] = "https://api.awattar.de"
-    recorded: ClassVar[bool] = False
-    zones = ("DE", "AT")
-
-    async def ask(self, zone: str, start_s: float, end_s: float, now_s: float, kind: Kind) -> Iterator[clean.Raw]:
-        base = self.url if zone == "DE" or self.url != self.base else "https://api.awattar.at"
-        span = {"start": f"{start_s * 1000:.0f}", "end": f"{end_s * 1000:.0f}"}
-        data = await self.json(f"{base}/v1/marketdata", span)
-        return self._read(data)
-
-    def _read(self, data: Any) -> Iterator[clean.Raw]:
-        for record in rows_of(data, "data"):
-            if str(record.get("unit", "Eur/MWh")).lower() != "eur/mwh":
-                raise BadAnswer(f"aWATTar: unit {record['unit']!r} where Eur/MWh is documented")
-            start_s, end_s = record["start_timestamp"] / 1000, record["end_timestamp"] / 1000
-            yield start_s, end_s - start_s, number(record["marketprice"], 1e-3), "forecast"

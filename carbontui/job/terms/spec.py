@@ -96,9 +96,6 @@ class Options(config.Terms, frozen=True, kw_only=True):
     """Where it comes from (job/life/launch.py); '': as given."""
     declared: DeclaredBoards | None = None
     """The user's figures for boards whose power cannot be read."""
-    not_above_g: float | None = None
-    """Nothing runs in hours above this intensity (gCO2/kWh), except after `max_wait_s` of waiting."""
-    max_wait_s: float = 6 * 3600.0
     max_pause_s: float = 12 * 3600.0
     cap: bool = True
     probe: bool = True

@@ -44,8 +44,6 @@ class PreviewAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fiel
     fixed: dict[int, int] = {}
     """Level index by slot, where the user has decided; STANDS_STILL for any still level."""
     pauses: Pauses = Pauses()
-    closed: dict[int, int] = {}
-    """Level index by slot, where the intensity is above the user's limit; `fixed` takes precedence."""
     soonest: Limits | None = None
     """If given: return the plan that finishes soonest within these limits, or the best one if none does."""
     most: Limits | None = None
@@ -97,8 +95,6 @@ class PlanAnswer(Struct, frozen=True, kw_only=True):
     free_gco2: float | None = None
     """Grams of the best plan without the `fixed` slots; None if there are none."""
     windows: tuple[Window, ...] = ()
-    unlimited: Schedule | None = None
-    """The best plan without the `closed` slots; None if there are none."""
     budget_g_per_kwh: tuple[float, ...] = ()
     """Shadow price of the shared budget per slot, in g per kWh of the boards, on top of their own grams."""
 

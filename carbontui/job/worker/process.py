@@ -40,17 +40,15 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
         shadow, price = priced(longer, ask.shared, sum(whole.dur_s))
         whole = replace(whole, shadow_per_h=shadow[: len(whole.dur_s)])
         longer = replace(longer, shadow_per_h=shadow)
-    fixed = {**ask.closed, **ask.fixed}
-    problem, chosen, changed = _chosen(whole, ask, fixed, ask.kept)
-    points = curve(longer, {**fixed, **(ask.curve_fixed or {})}, ask.pauses)
+    problem, chosen, changed = _chosen(whole, ask, ask.fixed, ask.kept)
+    points = curve(longer, {**ask.fixed, **(ask.curve_fixed or {})}, ask.pauses)
     own = chosen.objective - problem.price_of_time * chosen.finish_s
-    free = _chosen(whole, ask, ask.closed)[1].gco2 if ask.fixed else None
+    free = _chosen(whole, ask, {})[1].gco2 if ask.fixed else None
     return PlanAnswer(
-        weights=by_weight(whole, fixed, ask.currency or "") if ask.weighs else (),
+        weights=by_weight(whole, ask.fixed, ask.currency or "") if ask.weighs else (),
         free_gco2=free,
         budget_g_per_kwh=price[: len(whole.dur_s)],
         windows=windows(problem, chosen.levels),
-        unlimited=_chosen(whole, ask, ask.fixed)[1] if ask.closed else None,
         plan=replace(chosen, baselines=()),
         baselines=chosen.baselines or baselines(problem),
         changed=changed,
@@ -208,7 +206,7 @@ def preview_plan(ask: PreviewAsk) -> PlanAnswer:
     problem = ask.problem.problem()
     if ask.shared is not None and (priced := shadow_prices()) is not None:
         problem = replace(problem, shadow_per_h=priced(problem, ask.shared, None)[0])
-    _, chosen, _ = _chosen(problem, ask, {**ask.closed, **ask.fixed})
+    _, chosen, _ = _chosen(problem, ask, ask.fixed)
     return PlanAnswer(plan=replace(chosen, baselines=()))
 
 

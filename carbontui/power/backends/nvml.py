@@ -336,8 +336,3 @@ class NvmlBackend(Backend):
         except DeviceError as error:
             self._failed.add(error.code)
             return None
-
-
-def _text(value: Any) -> str:
-    """Some versions of the binding return bytes."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

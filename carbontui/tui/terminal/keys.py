@@ -193,7 +193,7 @@ def farewell(target: Target, view_state: ViewState | None) -> str:
         how = f"{status.name} is over ({situation.state(status)}, {situation.exit_words(status.exit)})"
         if status.state == "failed":
             return f"{how}; what it wrote: carbontui log {target.job}"
-        return f"{how}; what it took: carbontui report --receipt {target.job}"
+        return f"{how}; what it took: carbontui report {target.job}"
     if view_state.status.reason.code == "stop":
         return f"{view_state.status.name} is being stopped; look with: carbontui attach {target.job}"
     return f"{view_state.status.name} continues; return to it with: carbontui attach {target.job}"

@@ -169,7 +169,7 @@ class Summary(ViewCells):
         return textwrap.wrap(text, max(8, width - _LABEL)) or [""]
 
     def draw_view(self, view_state: ViewState, width: int, height: int) -> list[CellRow]:
-        rows: list[CellRow] = [self.heading(width, "the job is over", "carbontui report --receipt")]
+        rows: list[CellRow] = [self.heading(width, "the job is over", "carbontui report")]
         saved = (view_state.status.avoided_g or 0.0) > 0
         inks = {"avoided": "running"} if saved else {}
         for label, told in self._said(view_state):

@@ -266,19 +266,6 @@ def test_minutes_that_nobody_metered_are_not_sold_as_delivered(metered):
     assert found["unmetered_s"] == 120.0 and found["delivered_wh"] == pytest.approx(35.0)
 
 
-def test_ten_metered_days_before_are_the_baseline(metered):
-    from carbontui.extensions.site.receipt import ten_days_before
-
-    event = GridEvent(id="e1", start_s=NOW_S, end_s=NOW_S + 600, within_s=30, ramp_s=60, shed_w=600)
-    days = [
-        (NOW_S - day * 86400 - 60, NOW_S - day * 86400 + 700, 500 + 20 * day, "running") for day in range(10, 0, -1)
-    ]
-    metered("a", *days[1:])
-    assert ten_days_before(list(store.jobs()), event) is None
-    metered("b", days[0])
-    assert ten_days_before(list(store.jobs()), event) == pytest.approx(610)
-
-
 def test_a_board_that_two_jobs_have_booked_whole_counts_once():
     def job(name, *rows):
         return JobRows(name, name, tuple(JoulesRow(*row, "running") for row in rows), (), ())

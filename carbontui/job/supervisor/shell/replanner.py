@@ -143,7 +143,6 @@ class Replanner:
     def _adopt(self, request: plan_request.PlanRequest, answer: PlanAnswer, why: Statement) -> None:
         state, now, setup = self.door.state, self.ports.read_inputs().now_s, request.setup
         new = answers.from_answer(setup, answer, now, request.deadline_s, request.left_s, state.spec.patience)
-        new = answers.limited(new, answer, state.spec.not_above_g, state.spec.max_wait_s)
         new = answers.with_scarcity(new, answer.budget_g_per_kwh)
         new = replace(new, moved=state.outlook.moved if state.outlook else "")
         total_s = state.progress.total_s

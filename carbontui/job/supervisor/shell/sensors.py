@@ -15,10 +15,10 @@ from carbontui.grid.feed import Feed
 from carbontui.job.supervisor.core.state.inputs import Inputs, Rank
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.shell.actuators import Actuators
-from carbontui.job.supervisor.shell.bound_clock import BoundClock
 from carbontui.job.supervisor.shell.door import Door
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.server import Peer, Server
+from carbontui.job.supervisor.shell.ticks import BoundClock
 from carbontui.job.supervisor.shell.watches import CoreWait, LossWatch, SchedulerWatch, TerminationWatch, UnseenWatch
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.metering.shares import JobsHere

@@ -31,8 +31,7 @@ from carbontui.job.terms.spec import Options
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.metering import witness
 from carbontui.protocol import Statement, statement, written
-from carbontui.system.metrics_place import MetricsPlace
-from carbontui.system.openmetrics import MonotonicCounter, render
+from carbontui.system.openmetrics import MetricsPlace, MonotonicCounter, render
 from carbontui.text.sources import slowed
 from carbontui.text.statements import kept, reason
 

@@ -80,16 +80,6 @@ def with_scarcity(plan: Plan, price_g_per_kwh: Sequence[float]) -> Plan:
     return replace(plan, scarce_s=(plan.edges_s[scarce[0]], plan.edges_s[scarce[-1] + 1])) if scarce else plan
 
 
-def limited(plan: Plan, answer: PlanAnswer, not_above_g: float | None, max_wait_s: float) -> Plan:
-    """The same plan with the cost of the user's intensity limit; unchanged if the limit closed no slot."""
-    free = answer.unlimited
-    if free is None or not_above_g is None:
-        return plan
-    more_g, later_s = answer.plan.gco2 - free.gco2, answer.plan.finish_s - free.finish_s
-    limit = protocol.HourLimit(not_above_g, max_wait_s, round(more_g, 6), round(later_s, 3))
-    return replace(plan, view=msgspec.structs.replace(plan.view, hour_limit=limit))
-
-
 def coded(names: list[str]) -> tuple[tuple[str, int], ...]:
     """Run-length coded names, without the finished tail."""
     unfinished = itertools.takewhile(bool, names)

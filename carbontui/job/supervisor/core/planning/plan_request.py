@@ -78,7 +78,7 @@ def plan_request(state: JobState, inputs: Inputs) -> PlanRequest | None:
     reach = now + problem.SLOTS_MAX * setup.slot_s  # in slots of the plan's size, or a preview would be askew
     curve = _setup(state, inputs, max(end, min(_curve_end_s(state, deadline), reach)), longest)
     assert curve is not None
-    asked = _asked(state, inputs, setup, longest, site_plan.shared(state, inputs, curve))
+    asked = _asked(state, inputs, setup, site_plan.shared(state, inputs, curve))
     ask = PlanAsk(
         **structs.asdict(asked),
         curve=curve.problem,
@@ -163,21 +163,18 @@ def preview_request(
     if setup is None:
         return None
     setup = _priced(state, answers.with_price(setup, carbon_price))
-    ask = _asked(state, inputs, setup, left, site_plan.shared(state, inputs, setup))
+    ask = _asked(state, inputs, setup, site_plan.shared(state, inputs, setup))
     if slot_s is not None:
         ask = structs.replace(ask, fixed=ask.fixed | _otherwise(state, setup, slot_s))
     return PreviewRequest(ask, setup, deadline)
 
 
-def _asked(
-    state: JobState, inputs: Inputs, setup: problem.PlanningProblem, left_s: float, shared: SharedWatts | None
-) -> PreviewAsk:
+def _asked(state: JobState, inputs: Inputs, setup: problem.PlanningProblem, shared: SharedWatts | None) -> PreviewAsk:
     """What every request has."""
     return PreviewAsk(
         problem=setup.problem,
         fixed=_fixed(state, setup),
         pauses=pauses(state, setup, inputs.now_s),
-        closed=_closed(state, inputs, setup, left_s),
         soonest=_most(state) if state.spec.objective == "time" else None,
         most=None if state.spec.objective == "time" else _most(state),
         shared=shared,
@@ -243,26 +240,6 @@ def level_now(state: JobState, inputs: Inputs) -> str:
     if observed == "unloaded":
         return "unload"
     return "pause" if observed in ("paused", "pausing") else state.decision.level.name
-
-
-def _closed(state: JobState, inputs: Inputs, setup: problem.PlanningProblem, left_s: float) -> dict[int, int]:
-    """The slots above the user's intensity limit; {} without one."""
-    limit, outlook = state.spec.not_above_g, state.outlook
-    if limit is None or outlook is None:
-        return {}
-    since, before = state.asked.still_since_s, outlook.value_at(inputs.now_s - setup.slot_s)
-    waiting = level_now(state, inputs) in STILL
-    if since is None and unloading.before_start(inputs.child, state.unloading):
-        since = state.start_s
-    return problem.closed_slots(
-        setup,
-        machine.machine(state, inputs),
-        limit_g=limit,
-        max_wait_s=state.spec.max_wait_s,
-        waited_s=0.0 if since is None or not waiting else inputs.now_s - since,
-        released=not waiting and inputs.now_s - state.still_changed_s > 1.0 and before is not None and before > limit,
-        work_left_s=left_s,
-    )
 
 
 def pauses(state: JobState, setup: problem.PlanningProblem, now_s: float) -> Pauses:

@@ -122,7 +122,6 @@ def scaled(view: protocol.PlanView, factor: float) -> protocol.PlanView:
         price_of_time_g_per_h=None if price is None else price * factor,
         avoided_g=None,
         baselines=(),
-        hour_limit=None,
         windows=tuple(map(more, view.windows)),
     )
 
@@ -164,9 +163,6 @@ def _stretches(planned: Plan, from_s: float) -> tuple[tuple[str, bool, float], .
 def _constraints(state: JobState, planned: Plan, now_s: float) -> tuple[Statement, ...]:
     """What the user's limits and other jobs cost, and what moved the grid."""
     found: list[Statement] = []
-    if (limit := planned.view.hour_limit) is not None:
-        cost = {"not_above_g": limit.not_above_g, "more_g": limit.more_g, "later_s": limit.later_s}
-        found.append(Statement("plan_hour_limit", cost))
     if planned.scarce_s is not None:
         found.append(statement("plan_scarce", begin_s=planned.scarce_s[0], end_s=planned.scarce_s[1]))
     if planned.moved:
@@ -236,7 +232,6 @@ def _carried_out(state: JobState, inputs: Inputs, planned: Plan, ahead: CourseAh
         avoided_g=None,
         certificate=None,
         baselines=(),
-        hour_limit=None,
         windows=tuple(map(_window, taken)),
         gco2_g=math.fsum(one.gco2_g or 0.0 for one in taken),
         kwh=math.fsum(one.kwh for one in taken),

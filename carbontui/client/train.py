@@ -1,4 +1,14 @@
-"""Batches: their order, their way to the device, and a large one in the memory of a small part.
+"""carbontui.train: a toolkit for plain PyTorch loops. It needs no supervisor; torch is loaded on first use.
+
+    from carbontui import train
+
+    precision = train.Precision(device)
+    for batch in train.on_device(loader, device):
+        loss = train.step(model, optimizer, criterion, batch, micro=16, precision=precision)
+
+`step` computes a batch in parts with the loss and gradient of the whole batch; `Precision` uses mixed precision where
+that helps and full elsewhere; `on_device` copies the next batch while this one is computed; `ResumableBatches` resumes
+at any step.
 
 The gradient of a mean over n samples is the sum over the parts of their own means, each weighted by its share of
 n. That holds for a ragged last part as well, and for every loss that is a mean over samples. It does not hold where
@@ -12,6 +22,8 @@ import operator
 from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple
 
 from carbontui.client.checkpoint import ShuffledIndices
+
+__all__ = ["Precision", "ResumableBatches", "accumulate", "micro_batches", "on_device", "step"]
 
 
 def micro_batches(batch: Any, size: int) -> Iterator[Tuple[Any, float]]:
