@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_814
+WHOLE = 50_836
 FILES = 433
 ROOMS = {
     "": 1_864,
@@ -29,20 +29,20 @@ ROOMS = {
     "extensions/site": 914,
     "grid": 2_699,
     "grid/providers": 1_326,
-    "job/files": 1_047,
+    "job/files": 1_049,
     "job/keeper": 1_704,
     "job/life": 1_440,
     "job/supervisor": 300,
     "job/supervisor/core": 4_786,
-    "job/supervisor/record": 1_417,
-    "job/supervisor/shell": 2_017,
+    "job/supervisor/record": 1_413,
+    "job/supervisor/shell": 2_016,
     "job/terms": 543,
     "job/worker": 347,
     "nodes": 496,
     "plan": 1_763,
-    "power": 2_121,
+    "power": 2_117,
     "power/agent": 1_114,
-    "power/backends": 1_045,
+    "power/backends": 1_052,
     "power/limit": 915,
     "reports": 1_922,
     "slurm": 677,
