@@ -6,14 +6,12 @@ from __future__ import annotations
 import textwrap
 import time
 
-from rich.cells import set_cell_size
-
 from carbontui.text import account, situation
 from carbontui.tui.model import state_text
 from carbontui.tui.model.feed import Connection
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
-from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
+from carbontui.tui.widgets.cells import CellRow, Cells, cut, spread, width_of
 
 _NAME_LEAST = 8
 READ_S = 3.0
@@ -89,8 +87,7 @@ class StateBar(Cells):
             name = [(status.name, "strong")]
         if width_of(name) > room:
             # a name cut short still tells one job from another; below a few letters it tells nothing
-            short = set_cell_size(status.name, max(0, room - 1)).rstrip() + palette.ELLIPSIS
-            name = [(short, "strong")] if room > 6 else []
+            name = [(cut(status.name, room), "strong")] if room > 6 else []
         return spread(width, left, [*name, *end])
 
     def _link(self) -> tuple[str, str]:

@@ -7,13 +7,12 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from carbontui import protocol
 from carbontui.text import figures, situation
 from carbontui.tui.model import state_text
 from carbontui.tui.model.lists import JobList, ListedJob
 from carbontui.tui.terminal import palette
 from carbontui.tui.widgets import levels
-from carbontui.tui.widgets.cells import CellRow, Cells, Span
+from carbontui.tui.widgets.cells import CellRow, Cells, Span, cut
 from carbontui.tui.widgets.scale import bars
 from carbontui.tui.widgets.timeline import axis
 
@@ -30,14 +29,6 @@ def under_cursor(row: CellRow, width: int) -> CellRow:
         (text, f"{how}/cursor" if isinstance(how, str) and "/" not in how else how) for text, how in row
     ]
     return [*painted, (" " * width, "text/cursor")]
-
-
-def cut(text: str, cells: int, *, right: bool = False) -> str:
-    """The text in exactly this many cells, right-aligned if `right`, with an ellipsis if truncated."""
-    if cells < 1 or cell_len(text) > cells:
-        return set_cell_size(text, max(0, cells - 1)) + palette.ELLIPSIS if cells > 0 else ""
-    fill = " " * (cells - cell_len(text))
-    return fill + text if right else text + fill
 
 
 def _ink(job: ListedJob) -> str:
@@ -199,5 +190,5 @@ class JobTable(Cells):
 
 def counted(jobs: tuple[ListedJob, ...]) -> str:
     """'4 live' or 'no job is running here'."""
-    alive = sum(job.status.state in protocol.LIVE_STATES for job in jobs)
+    alive = sum(job.live for job in jobs)
     return f"{alive} live" if alive else "no job is running here"
