@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_178
+WHOLE = 51_176
 FILES = 441
 ROOMS = {
     "": 1_870,
@@ -33,7 +33,7 @@ ROOMS = {
     "job/keeper": 1_704,
     "job/life": 1_440,
     "job/supervisor": 300,
-    "job/supervisor/core": 4_914,
+    "job/supervisor/core": 4_917,
     "job/supervisor/record": 1_417,
     "job/supervisor/shell": 2_020,
     "job/terms": 545,
@@ -49,10 +49,10 @@ ROOMS = {
     "system": 904,
     "text": 1_599,
     "tui": 257,
-    "tui/model": 868,
+    "tui/model": 866,
     "tui/screens": 1_610,
     "tui/terminal": 454,
-    "tui/widgets": 1_804,
+    "tui/widgets": 1_801,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 

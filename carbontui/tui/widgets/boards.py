@@ -172,7 +172,8 @@ def line(gpus: Sequence[protocol.Gpu], width: int, host: str = "") -> CellRow:
     powers = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
     if width_of(row) + len(limit) + 5 > width:
         unreadable = f", {len(gpus) - len(powers)} unknown" if len(powers) < len(gpus) else ""
-        each = f" {min(powers):.0f}–{max(powers):.0f} W each{unreadable}" if powers else " watts unknown"
+        ends = dict.fromkeys(f"{end(powers):.0f}" for end in (min, max)) if powers else ()
+        each = f" {'–'.join(ends)} W each{unreadable}" if powers else " watts unknown"
         row = [row[0], (each, "strong")]
     row.append((f" / {limit} W" if limit else " W", "dim"))
     top = max([*limits, *powers, 1.0])

@@ -39,16 +39,12 @@ class StateBar(Cells):
     def _still_read(self, view_state: ViewState | None, now_s: float) -> bool:
         """Whether what stands there is to stay a while: a replay plans every second or two, faster than one reads."""
         shown = self.view_state
-        if (
-            shown is None
-            or view_state is None
-            or view_state.series.replay_speed is None
-            or now_s - self._since_s >= READ_S
-        ):
+        if shown is None or view_state is None or now_s - self._since_s >= READ_S:
             return False
         old, new = shown.status, view_state.status
         applied = (one.situation and one.situation.applied for one in (old, new))
-        return old.state == new.state and len(set(applied)) == 1 and old.override == new.override
+        same = old.state == new.state and len(set(applied)) == 1 and old.override == new.override
+        return same and view_state.series.replay_speed is not None
 
     def draw(self, width: int, height: int) -> list[CellRow]:
         view_state = self.view_state

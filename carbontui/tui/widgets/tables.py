@@ -18,7 +18,7 @@ from carbontui.tui.widgets.timeline import axis
 
 MARKED = 4
 """Cells of the marks before a row."""
-NAME_LEAST, STATE_CELLS, BAR_CELLS, SPARK_CELLS = 10, 9, 5, 6
+NAME_LEAST, STATE_CELLS, BAR_CELLS, SPARK_CELLS, LOSS_CELLS = 10, 9, 5, 6, 13
 ROOMY, WIDE = 110, 150
 """Cells from which a table has more columns."""
 
@@ -79,8 +79,8 @@ def _loss(job: ListedJob, now_s: float) -> Span:
     if last is not None and not last.finite:
         return f"{said:<{SPARK_CELLS}}", "fault"
     losses = job.view_state.series.loss if job.view_state is not None else ()
-    spark = bars(losses, SPARK_CELLS) if len(losses) > 1 else ""
-    return said and f"{said} {spark:<{SPARK_CELLS}}", _ink(job)
+    room = min(SPARK_CELLS, LOSS_CELLS - 2 - len(said))
+    return said and f"{said} {bars(losses, room) if len(losses) > 1 else '':<{room}}", _ink(job)
 
 
 def _gpus(job: ListedJob, now_s: float) -> Span:
@@ -121,7 +121,7 @@ class JobTable(Cells):
         TableColumn("ENDS", 11, _ends, 60, "finish"),
         TableColumn("CO₂ END", 11, _grams, 40, "CO2"),
         TableColumn("VS NOW", 7, _less, 52),
-        TableColumn("LOSS", 7 + SPARK_CELLS, _loss, ROOMY),
+        TableColumn("LOSS", LOSS_CELLS, _loss, ROOMY),
     )
     listed = JobList()
     now_s = 0.0
