@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_836
+WHOLE = 50_833
 FILES = 433
 ROOMS = {
     "": 1_864,
@@ -33,7 +33,7 @@ ROOMS = {
     "job/keeper": 1_704,
     "job/life": 1_440,
     "job/supervisor": 300,
-    "job/supervisor/core": 4_786,
+    "job/supervisor/core": 4_832,
     "job/supervisor/record": 1_413,
     "job/supervisor/shell": 2_016,
     "job/terms": 543,
@@ -47,12 +47,12 @@ ROOMS = {
     "reports": 1_922,
     "slurm": 677,
     "system": 901,
-    "text": 1_584,
-    "tui": 260,
-    "tui/model": 868,
-    "tui/screens": 1_649,
+    "text": 1_592,
+    "tui": 257,
+    "tui/model": 866,
+    "tui/screens": 1_610,
     "tui/terminal": 454,
-    "tui/widgets": 1_814,
+    "tui/widgets": 1_801,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 

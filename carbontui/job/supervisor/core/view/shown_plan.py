@@ -62,6 +62,9 @@ def frontier(state: JobState, shown: protocol.PlanView | None) -> protocol.Front
     if known is None or shown is None or known.chosen is None or state.plan is None or shown is state.plan.view:
         return known
     chosen, was, planned = point_of(state.totals, shown, state.start_s), known.points[known.chosen], state.plan.view
+    works = {one.name for one in shown.table if one.speed > 0}
+    if works.isdisjoint(name for name, _ in shown.levels):
+        return protocol.Frontier((chosen,), 0, known.reference_s)  # it does no work: its few grams are no choice
     others = [point for index, point in enumerate(known.points) if index != known.chosen]
     if shown.levels == planned.levels and planned.gco2_g > 0:
         # by the account's watts they differ by as much more as the plan itself
