@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Dict, Mapping, Union
 
-_LEFT_OUT = {"inject.py", "probe.py", "pth.py", "sitecustomize.py", "unseen.py"}
+_LEFT_OUT = {"inject.py", "pth.py", "sitecustomize.py", "unseen.py"}
 """Files used only by the tool itself."""
 
 
