@@ -11,17 +11,17 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_179
-FILES = 441
+WHOLE = 51_166
+FILES = 440
 ROOMS = {
-    "": 1_870,
+    "": 1_903,
     "account": 1_024,
     "assumed": 239,
-    "client": 1_336,
-    "client/detection": 1_952,
-    "client/frameworks": 1_040,
-    "client/pausing": 1_527,
-    "commands": 2_756,
+    "client": 1_475,
+    "client/detection": 1_772,
+    "client/frameworks": 976,
+    "client/pausing": 1_547,
+    "commands": 2_782,
     "commands/support": 764,
     "extensions/evaluation": 1_013,
     "extensions/fleet": 1_115,
@@ -29,8 +29,9 @@ ROOMS = {
     "extensions/site": 934,
     "grid": 2_759,
     "grid/providers": 1_344,
+    "job": 7,
     "job/files": 1_047,
-    "job/keeper": 1_704,
+    "job/keeper": 1_706,
     "job/life": 1_440,
     "job/supervisor": 300,
     "job/supervisor/core": 4_871,
@@ -46,7 +47,7 @@ ROOMS = {
     "power/limit": 915,
     "reports": 1_985,
     "slurm": 677,
-    "system": 904,
+    "system": 908,
     "text": 1_591,
     "tui": 260,
     "tui/model": 868,

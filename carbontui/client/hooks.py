@@ -181,6 +181,11 @@ def on_optimizer(module: Any) -> None:
         return loads(*args, **kwargs)
 
     module.Optimizer.load_state_dict = load_state_dict
+    classes = [module.Optimizer]
+    for kind in classes:  # those with instances already, where a job begins in the middle of a script
+        classes += kind.__subclasses__()
+        if hasattr(vars(kind).get("step"), "hooked"):
+            passes.optimizer, kind.step = True, around(kind.step, _boundary)
     profile_hook_step._carbontui = True  # type: ignore[attr-defined]
     module.Optimizer.profile_hook_step = staticmethod(profile_hook_step)
     on_gradients()
