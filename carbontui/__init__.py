@@ -10,9 +10,11 @@ Every function here is a no-op without a supervisor. Importing this module start
 nothing but the standard library; the connection is made at the first step.
 """
 
-__all__ = ["Checkpoint", "__version__", "job", "level", "metrics", "on_checkpoint", "paused", "report", "step", "train"]
+__all__ = ["Checkpoint", "__version__", "callbacks", "job", "level", "metrics", "on_checkpoint", "paused", "report"]
 
 import sys
+
+__all__ += ["step", "train"]
 
 if sys.version_info >= (3, 8):
     from carbontui.client.version import __version__
@@ -30,7 +32,7 @@ if sys.version_info >= (3, 8):
 
         if name == "Checkpoint":
             return importlib.import_module("carbontui.client.checkpoint").Checkpoint
-        if name in ("job", "train"):
+        if name in ("callbacks", "job", "train"):
             return importlib.import_module("carbontui." + name)
         if name in __all__:
             api = importlib.import_module("carbontui.client.api")

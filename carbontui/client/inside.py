@@ -51,8 +51,7 @@ class ScriptJob:
         """Begin the job, unless there is one, and wait until it answers. Raises ValueError for wrong options."""
         self.end(failed=True)  # what raised in between
         if not os.environ.get(NAMES[0]):
-            why = self._ask()
-            if why:
+            if why := self._ask():
                 _say(f"this part of the script has no job: {why}")
                 return
             self.id, self._before = self._place["job"], {name: os.environ.get(name) for name in NAMES}
