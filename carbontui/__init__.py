@@ -10,9 +10,11 @@ Every function here is a no-op without a supervisor. Importing this module start
 nothing but the standard library; the connection is made at the first step.
 """
 
-__all__ = ["Checkpoint", "__version__", "level", "metrics", "on_checkpoint", "paused", "report", "step", "train"]
+__all__ = ["Checkpoint", "__version__", "callbacks", "job", "level", "metrics", "on_checkpoint", "paused", "report"]
 
 import sys
+
+__all__ += ["step", "train"]
 
 if sys.version_info >= (3, 8):
     from carbontui.client.version import __version__
@@ -21,6 +23,7 @@ if sys.version_info >= (3, 8):
     if TYPE_CHECKING:
         from carbontui.client.api import level, metrics, on_checkpoint, paused, report, step
         from carbontui.client.checkpoint import Checkpoint
+        from carbontui.client.inside import ScriptJob as job
 
     def __getattr__(name):  # type: ignore[no-untyped-def]
         """What a script calls is loaded when it is first named, and a plain function of this module from then on; the
@@ -29,13 +32,16 @@ if sys.version_info >= (3, 8):
 
         if name == "Checkpoint":
             return importlib.import_module("carbontui.client.checkpoint").Checkpoint
-        if name == "train":
-            return importlib.import_module("carbontui.train")
+        if name in ("callbacks", "job", "train"):
+            return importlib.import_module("carbontui." + name)
         if name in __all__:
             api = importlib.import_module("carbontui.client.api")
             globals().update({one: getattr(api, one) for one in __all__ if hasattr(api, one)})
             return globals()[name]
         raise AttributeError("module 'carbontui' has no attribute " + repr(name))
+
+    def __dir__():  # type: ignore[no-untyped-def]
+        return sorted(set(globals()) | set(__all__))
 
 else:  # a helper of the job on an old Python, 2.7 even: it runs as if nothing of ours were there
     __version__ = "0"

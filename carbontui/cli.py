@@ -76,7 +76,7 @@ MORE = {
 """What `--help --all` shows besides."""
 ALIASES = ("auto", "allow", "receipt", "explain", "history", "calibrate", "guess", "rehearse")
 """Older names: of resume, forbid --clear, and forms of report and of learn."""
-BETWEEN = ("receive",)
+BETWEEN = ("begin", "receive")
 """What our own processes say to each other."""
 TOGETHER = {
     "status": ("ls", "status", "plan", "log", "line", "rm"),
@@ -86,6 +86,7 @@ TOGETHER = {
     "calibrate": ("learn", "rehearse"),
     "hook": ("completion",),
     "move": ("receive",),
+    "restart": ("begin",),
 }
 """Modules of carbontui.commands with several; every other command has the module of its name. Each is a click command
 of that name there."""
@@ -101,6 +102,7 @@ MEANT_OPTIONS = {"--deadline": '--budget "fri 09:00"', "--until": '--budget "fri
 DAILY = {verb for verbs in DAY.values() for verb in verbs}
 ZONELESS = {
     "run",
+    "begin",
     "estimate",
     "demo",
     "restart",

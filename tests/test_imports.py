@@ -49,6 +49,7 @@ ROOMS = {
     "line": set(),
     "client": set(),
     "train": {"client"},
+    "callbacks": {"client"},
     "data": set(),
     "extensions": {
         *("commands", "tui", "assumed", "job", "slurm", "grid", "power", "plan", "account", "reports"),
@@ -65,7 +66,6 @@ PURE = {
     "carbontui.job.worker.messages",
     "carbontui.account",
     "carbontui.client.prediction",
-    "carbontui.client.detection.evidence",
     "carbontui.client.detection.unseen",
     "carbontui.grid.types",
     "carbontui.plan",
@@ -137,13 +137,16 @@ INSIDE = {
     f"{POWER}.agent": {f"{POWER}.{name}" for name in ("messages", "backends", "limit", "metering", "capd")},
     **{f"{CLIENT}.{name}": set() for name in ("version", "marker", "device", "around", "inject")},
     **{f"{CLIENT}.{name}": set() for name in ("prediction", "readonly")},
-    f"{CLIENT}.detection": {f"{CLIENT}.{name}" for name in ("inject", "readonly")},
+    f"{CLIENT}.detection": {f"{CLIENT}.{name}" for name in ("inject", "marker", "readonly")},
     f"{CLIENT}.pausing": {f"{CLIENT}.{name}" for name in ("detection", "device", "marker")},
-    f"{CLIENT}.api": {f"{CLIENT}.{name}" for name in ("pausing", "device", "marker", "version")},
+    f"{CLIENT}.api": {f"{CLIENT}.{name}" for name in ("detection", "pausing", "device", "marker", "version")},
+    f"{CLIENT}.inside": {f"{CLIENT}.{name}" for name in ("api", "device", "marker", "sitecustomize")},
     f"{CLIENT}.checkpoint": {f"{CLIENT}.{name}" for name in ("api", "device", "marker")},
     f"{CLIENT}.frameworks": {f"{CLIENT}.{name}" for name in ("api", "checkpoint", "detection", "marker", "readonly")},
     f"{CLIENT}.train": {f"{CLIENT}.{name}" for name in ("api", "checkpoint", "device", "prediction")},
-    f"{CLIENT}.hooks": {f"{CLIENT}.{name}" for name in ("api", "around", "detection", "device", "frameworks")},
+    f"{CLIENT}.hooks": {
+        f"{CLIENT}.{name}" for name in ("api", "around", "detection", "device", "frameworks", "marker")
+    },
     f"{CLIENT}.sitecustomize": {f"{CLIENT}.hooks", f"{CLIENT}.detection"},
     POWER: set(),
     CLIENT: set(),
@@ -346,7 +349,10 @@ def test_the_keeper_imports_the_standard_library_alone(module):
     assert foreign | {other for other in imports()[module] if not within(other, known)} == set()
 
 
-@pytest.mark.parametrize("path", [ROOT / "__init__.py", *sorted((ROOT / "client").rglob("*.py"))], ids=lambda p: p.name)
+IN_SCRIPTS = [ROOT / name for name in ("__init__.py", "callbacks.py", "job/__init__.py", "train.py")]
+
+
+@pytest.mark.parametrize("path", [*IN_SCRIPTS, *sorted((ROOT / "client").rglob("*.py"))], ids=lambda p: p.name)
 def test_what_a_training_script_loads_parses_on_python_3_9(path):
     ast.parse(path.read_text(), feature_version=(3, 9))
 

@@ -11,17 +11,17 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_833
-FILES = 433
+WHOLE = 50_820
+FILES = 432
 ROOMS = {
-    "": 1_864,
+    "": 1_898,
     "account": 1_019,
     "assumed": 235,
-    "client": 1_327,
-    "client/detection": 1_952,
-    "client/frameworks": 1_040,
-    "client/pausing": 1_527,
-    "commands": 2_704,
+    "client": 1_465,
+    "client/detection": 1_772,
+    "client/frameworks": 976,
+    "client/pausing": 1_547,
+    "commands": 2_730,
     "commands/support": 764,
     "extensions/evaluation": 1_013,
     "extensions/fleet": 1_115,
@@ -29,8 +29,9 @@ ROOMS = {
     "extensions/site": 914,
     "grid": 2_699,
     "grid/providers": 1_326,
+    "job": 7,
     "job/files": 1_049,
-    "job/keeper": 1_704,
+    "job/keeper": 1_706,
     "job/life": 1_440,
     "job/supervisor": 300,
     "job/supervisor/core": 4_832,
@@ -46,7 +47,7 @@ ROOMS = {
     "power/limit": 915,
     "reports": 1_922,
     "slurm": 677,
-    "system": 901,
+    "system": 905,
     "text": 1_592,
     "tui": 257,
     "tui/model": 866,

@@ -11,6 +11,8 @@ import sys
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from carbontui.client import device, marker
+from carbontui.client.detection import guess
+from carbontui.client.detection.places import watch
 from carbontui.client.pausing import signals
 from carbontui.client.pausing.gate import Gate
 from carbontui.client.pausing.link import Link
@@ -156,7 +158,7 @@ def _first_step() -> None:
             "carbontui: an earlier part of this command was unloaded; this one begins when that has ended\n"
         )
         gate.depart()
-    rank, world = _rank_of_world()
+    rank, world = rank_of_world()
     gate.facts.setdefault("start_step", _env_count("CARBONTUI_START_STEP"))
     hello = {
         "version": __version__,
@@ -167,23 +169,44 @@ def _first_step() -> None:
         "world": max(1, world),
         "restart": _env_count("TORCHELASTIC_RESTART_COUNT"),
     }
-    _link = Link(gate, path, hello)
+    first, _link = _link is None, Link(gate, path, hello)
     _link.devices = device.devices()
     gate.quiesce, gate.capturing = device.quiesce, device.capturing
-    link = _link
-    gate.on_leave = lambda: link.flush(GOODBYE_S)
+    gate.on_leave = _flush
     gate.on_boundary = _distribute
     _distribute()
-    atexit.register(_goodbye, os.getpid(), os.getppid())
+    if first:
+        atexit.register(_goodbye, os.getpid(), os.getppid())
 
-    def exit_now(status: int, leave: Any = os._exit) -> None:
-        link.flush(GOODBYE_S)
-        leave(status)
+        def exit_now(status: int, leave: Any = os._exit) -> None:
+            _flush()
+            leave(status)
 
-    os._exit = exit_now  # type: ignore[assignment]  # so ends a process of multiprocessing: nothing at exit is run
+        os._exit = exit_now  # type: ignore[assignment]  # so ends a process of multiprocessing: nothing at exit is run
     _link.guard()
     signals.arm(gate)
     _link.start()
+
+
+def _flush() -> None:
+    if _link is not None:
+        _link.flush(GOODBYE_S)
+
+
+def join() -> None:
+    """In the middle of a script: its steps are counted from here on, for the supervisor that the environment names."""
+    watch.restart()
+    guess.detector.__init__()  # type: ignore[misc]
+    gate.restart()
+    _first_step()
+
+
+def leave() -> None:
+    """The job ends, the script goes on: from here on every step is a no-op again."""
+    if _link is not None:
+        _link.close()
+    gate.restart()
+    gate.enabled = False
 
 
 def _distribute() -> None:
@@ -193,7 +216,7 @@ def _distribute() -> None:
     """
     if _link is None or _ranks:
         return
-    rank, world = _rank_of_world()
+    rank, world = rank_of_world()
     if world > 1:
         from carbontui.client.pausing.ranks import Ranks
 
@@ -201,7 +224,7 @@ def _distribute() -> None:
         _ranks[0].start()
 
 
-def _rank_of_world() -> Tuple[int, int]:
+def rank_of_world() -> Tuple[int, int]:
     dist = device.distributed()
     return (dist.get_rank(), dist.get_world_size()) if dist else (_env_count("RANK"), _env_count("WORLD_SIZE", 1))
 
@@ -220,7 +243,7 @@ def _unloaded_before() -> bool:
 def _goodbye(pid: int, parent: int) -> None:
     """Report the last steps; stop the ranks thread, which must not outlive the interpreter."""
     if _link is not None and pid == os.getpid():
-        _link.flush(GOODBYE_S)
+        _flush()
         for ranks in _ranks:
             ranks.stop()
         marker.leave_exit_code(parent, device.start_time())

@@ -14,10 +14,9 @@ import sys
 import weakref
 from typing import Any, Callable, List
 
-from carbontui.client import device
+from carbontui.client import device, marker
 from carbontui.client.api import gate
 from carbontui.client.around import around
-from carbontui.client.detection import evidence
 from carbontui.client.detection.places import chain, key_of, watch
 
 STALE_AFTER = 64
@@ -93,7 +92,7 @@ def _boundary(stepper: Any, *_args: Any) -> None:
             passes.stepped = True  # every parameter steps alone, and all of them are one step
             return
         if device.capturing():
-            evidence.note(evidence.CAPTURED)
+            marker.note(marker.CAPTURED)
             gate.facts["captured"] = True  # this step is recorded, not executed; its replay runs no Python
             return
         worth = leader.worth(stepper)
@@ -182,6 +181,11 @@ def on_optimizer(module: Any) -> None:
         return loads(*args, **kwargs)
 
     module.Optimizer.load_state_dict = load_state_dict
+    classes = [module.Optimizer]
+    for kind in classes:  # those with instances already, where a job begins in the middle of a script
+        classes += kind.__subclasses__()
+        if hasattr(vars(kind).get("step"), "hooked"):
+            passes.optimizer, kind.step = True, around(kind.step, _boundary)
     profile_hook_step._carbontui = True  # type: ignore[attr-defined]
     module.Optimizer.profile_hook_step = staticmethod(profile_hook_step)
     on_gradients()
@@ -207,7 +211,6 @@ def on_trace_rules(module: Any) -> None:
 def imported(module: Any, name: str, taker: str) -> None:
     """One of the modules that sitecustomize.py waits for has been imported; `taker` is the client's function for it."""
     file, _, function = taker.rpartition(".")
-    # those do not indicate a training
-    if file not in ("frameworks.trackers", "frameworks.sweeps") and name != "rich.progress":
-        evidence.note(name)
+    if file != "frameworks.sweeps" and name != "rich.progress":  # those do not indicate a training
+        marker.note(name)
     getattr(importlib.import_module("carbontui.client." + file), function)(module)

@@ -11,8 +11,10 @@ import shutil
 from pathlib import Path
 from typing import Dict, Mapping, Union
 
-_LEFT_OUT = {"inject.py", "probe.py", "pth.py", "sitecustomize.py", "unseen.py"}
+_LEFT_OUT = {"inject.py", "pth.py", "sitecustomize.py", "unseen.py"}
 """Files used only by the tool itself."""
+_PACKAGE = ("__init__.py", "callbacks.py", "job/__init__.py", "py.typed", "train.py")
+"""What scripts name."""
 
 
 def build(hook_dir: Union[str, Path]) -> Path:
@@ -21,7 +23,7 @@ def build(hook_dir: Union[str, Path]) -> Path:
     target = Path(hook_dir)
     package = target / "carbontui"
     files = [file for file in source.rglob("*.py") if file.name not in _LEFT_OUT]
-    for file in [*(source.parent / name for name in ("__init__.py", "train.py", "py.typed")), *files]:
+    for file in [*(source.parent / name for name in _PACKAGE), *files]:
         copy = package / file.relative_to(source.parent)
         copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.copyfile(file, copy)

@@ -1,6 +1,8 @@
 """The resume marker: how an unloaded training tells its keeper to start the command again.
 
-The process (on every rank) exits with code 0; the marker makes that 'unloaded' instead of 'done'.
+The process (on every rank) exits with code 0; the marker makes that 'unloaded' instead of 'done'. Beside it lies the
+evidence of a training before its first step, to explain why no step is seen: lines of `PID WORD`, appended by every
+process that imports a training library. Words: the name of a module the hook waits for, and CAPTURED.
 """
 
 from __future__ import annotations
@@ -10,7 +12,13 @@ import json
 import os
 import sys
 from datetime import datetime, timezone
-from typing import Optional
+from typing import Optional, Set
+
+CAPTURED = "captured"
+"""A CUDA graph was recorded."""
+SIZE_MAX = 64 * 1024
+"""Maximum bytes of the evidence, for jobs that start thousands of processes."""
+_noted: Set[str] = set()
 
 
 def write_atomic(path: str, data: bytes, *, durable: bool = True) -> None:
@@ -77,3 +85,18 @@ def remove(path: str) -> None:
     """Remove a file, if it is there: a marker, if the process does not exit after all."""
     with contextlib.suppress(OSError):
         os.unlink(path)
+
+
+def note(word: str) -> None:
+    """Write evidence down, once per process; nothing is raised."""
+    beside = os.environ.get("CARBONTUI_MARKER")
+    if not beside or word in _noted:
+        return
+    _noted.add(word)
+    with contextlib.suppress(OSError):
+        fd = os.open(beside + ".evidence", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            if os.fstat(fd).st_size < SIZE_MAX:
+                os.write(fd, f"{os.getpid()} {word}\n".encode())
+        finally:
+            os.close(fd)

@@ -68,10 +68,6 @@ class _Watch:
         "fastai.learner": "frameworks.rounds.on_fastai",
         "spacy.language": "frameworks.rounds.on_spacy",
         "spacy.training.loop": "frameworks.rounds.on_spacy_loop",
-        "wandb.sdk.wandb_run": "frameworks.trackers.on_wandb",
-        "mlflow.tracking.fluent": "frameworks.trackers.on_mlflow",
-        "torch.utils.tensorboard.writer": "frameworks.trackers.on_tensorboard",
-        "tensorboardX.writer": "frameworks.trackers.on_tensorboard",
         "optuna.study.study": "frameworks.sweeps.on_optuna",
         "hydra.core.utils": "frameworks.sweeps.on_hydra",
         "torch.utils.data.dataloader": "detection.made.on_loaders",
@@ -189,6 +185,20 @@ def _watch():
         sys.meta_path.insert(0, _Watch())
 
 
+def follow():
+    """In a script that runs already: what it has loaded gets its hooks now."""
+    from carbontui.client.hooks import imported
+
+    _watch()
+    for name, taker in [one for one in _Watch.modules.items() if one[0] in sys.modules]:
+        del _Watch.modules[name]
+        if taker and not taker.startswith("detection.settings."):  # its arguments have been read
+            try:
+                imported(sys.modules[name], name, taker)
+            except Exception:
+                pass
+
+
 def _install():
     here = __file__.rpartition("/")[0]
     # last on the path: a carbontui that this environment has installed itself comes first, and so does
@@ -215,6 +225,6 @@ for _part in () if _OLD else (_output_as_alone, _explain_no_input, _end_quietly)
         pass
 if __name__ == "sitecustomize":
     _install()
-else:
+elif __name__ != "carbontui.client.sitecustomize":
     sys.path.append(__file__.rpartition("/")[0])
     _watch()

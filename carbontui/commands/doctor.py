@@ -17,7 +17,6 @@ from typing import Literal
 import click
 
 from carbontui import __version__, config, hooks, paths
-from carbontui.client.detection import probe
 from carbontui.commands import restart
 from carbontui.commands.hook import installed
 from carbontui.commands.support import talk
@@ -149,13 +148,6 @@ def job_findings(mend: bool) -> list[Finding]:
     return found
 
 
-def command_findings(command: tuple[str, ...]) -> list[Finding]:
-    """What would be detected in a command, without running it."""
-    with refused("", probe.NotAsked):
-        said = probe.observe(command, os.environ, str(Path.cwd()))
-    return [Finding("command", "ok" if one.ok else "missing", one.text, one.fix) for one in said]
-
-
 def extension_findings() -> list[Finding]:
     """What this package and others add to it, and which of that is off or broken."""
     others, broken = hooks.foreign()
@@ -238,12 +230,10 @@ async def power_findings(mend: bool) -> list[Finding]:
     return found
 
 
-def _pack(path: Path, jobs: tuple[str, ...]) -> None:
+def _pack(path: Path, wanted: str | None) -> None:
     from carbontui.job.supervisor.record import bundle
 
-    if len(jobs) > 1:
-        raise Failure("--bundle packs one job", 2)
-    job = talk.live_or_last(jobs[0] if jobs else None)
+    job = talk.live_or_last(wanted)
     with refused(f"{path}: ", OSError, code=1):
         bundle.write(job, path)
     click.echo(f"{path}: the records of job {job.id}, without output, environment and keys; read it before you send it")
@@ -256,7 +246,7 @@ def _pack(path: Path, jobs: tuple[str, ...]) -> None:
 @click.option("--uninstall", is_flag=True, help="Remove that unit.")
 @click.option("--dry-run", is_flag=True, help="With --install or --uninstall: print, change nothing.")
 @click.option("--bundle", metavar="FILE", help="Pack the records of a job (JOB, else the last) for a bug report.")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.argument("job", required=False)
 def doctor(
     mend: bool,
     as_json: bool,
@@ -264,16 +254,14 @@ def doctor(
     uninstall: bool,
     dry_run: bool,
     bundle: str | None,
-    command: tuple[str, ...],
+    job: str | None,
 ) -> None:
-    """Report what was found here, and the exact command that fixes what is missing.
-
-    With a command (carbontui doctor -- python train.py): whether the hook would be loaded in it, and how its steps
-    would be detected. It is not run.
-    """
+    """Report what was found here, and the exact command that fixes what is missing."""
     if bundle is not None:
-        _pack(Path(bundle), command)
+        _pack(Path(bundle), job)
         return
+    if job is not None:
+        raise Failure("doctor takes a JOB with --bundle alone", 2)
     if install or uninstall:
         if install and uninstall:
             raise Failure("--install or --uninstall, not both", 2)
@@ -282,13 +270,10 @@ def doctor(
     if dry_run:
         raise Failure("--dry-run belongs to --install or --uninstall", 2)
     findings = [Finding("carbontui", "ok", __version__)]
-    if command:
-        findings += command_findings(command)
-    else:
-        findings += state_findings() + socket_findings() + logout_findings() + settings_findings() + grid_findings()
-        findings += boundary_findings() + plan_findings()
-        findings += [Finding("hook", "ok", f"installed: {path}") for path in installed()]
-        findings += extension_findings() + job_findings(mend) + asyncio.run(power_findings(mend))
+    findings += state_findings() + socket_findings() + logout_findings() + settings_findings() + grid_findings()
+    findings += boundary_findings() + plan_findings()
+    findings += [Finding("hook", "ok", f"installed: {path}") for path in installed()]
+    findings += extension_findings() + job_findings(mend) + asyncio.run(power_findings(mend))
     if as_json:
         click.echo(talk.as_json([asdict(finding) for finding in findings]))
     else:

@@ -1,16 +1,24 @@
-"""`restart` takes up or resumes a job whose keeper is gone; `doctor --install`: the systemd unit for reboots."""
+"""`restart` takes up or resumes a job whose keeper is gone; `begin` makes one around a process that lives; `doctor
+--install`: the systemd unit for reboots."""
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import time
+from pathlib import Path
 
 import click
 
+from carbontui import paths
+from carbontui.commands import run
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, any_jobs, refused
 from carbontui.job.files import store
 from carbontui.job.life import launch, receiving
 from carbontui.job.life import restart as restarting
+from carbontui.job.terms import spec
 from carbontui.system import proc, systemd
 from carbontui.text import situation
 
@@ -80,3 +88,36 @@ def uninstall(*, dry_run: bool) -> None:
     with refused("", systemd.SystemdError, code=1):
         restarting.remove()
     click.echo(f"removed {place}")
+
+
+NOT_INSIDE = (
+    *("log_path", "sigstop", "requeue", "resubmit", "hosts", "resume_args", "try_first", "no_spool", "take_input"),
+    *("wait", "quiet", "detach"),
+)
+"""Options that a job around a process that lives cannot have: nobody starts that again."""
+
+
+@click.command(hidden=True, context_settings={"ignore_unknown_options": True})
+@click.argument("pid", type=int)
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+def begin(pid: int, options: tuple[str, ...]) -> None:
+    """What `carbontui.job()` in a script calls: a job around that process, with options of run."""
+    given = run.run.make_context("carbontui.job", [*options, "--", *proc.arguments(pid)]).params
+    command, name, start = given["command"], given["name"], proc.start_time(pid)
+    if wrong := next((one for one in NOT_INSIDE if given[one]), ""):
+        raise Failure(f"carbontui.job() has no {wrong}: the script was started without carbontui", 2)
+    if start is None:
+        raise Failure(f"process {pid} is gone", 3)
+    with refused("", launch.LaunchError):
+        chosen = run.options_of(command, given) | {"spool": False}
+        place = launch.claim(launch.checked_name(name) if name else "", command, numbered=True)
+        job = spec.Options(**place, created_s=time.time(), commit=launch.commit(command, chosen["cwd"]), **chosen)
+        directory = Path(job.dir)
+        with launch.undone(directory):
+            paths.private_dir(Path(job.socket).parent)
+            spec.save(job)
+            Path(job.log).write_text("carbontui: begun inside a script, whose output is where it writes it\n")
+            keeper = restarting.again(directory, "running", child=(pid, start)) | {"environment": dict(os.environ)}
+            launch.run_keeper(keeper)
+    answer = {"job": job.job, "dir": job.dir, "socket": job.socket, "keeper": spec.stop_socket(job.socket)}
+    click.echo(json.dumps(answer))

@@ -263,9 +263,14 @@ def belongs(pid: int, own: tuple[int, ...]) -> bool:
 
 
 def signal_group(pgid: int, number: int) -> bool:
-    """Signal a process group; False when it is gone."""
+    """Signal a process group, or the process of that pid where it leads none (a job that began inside it); False when
+    it is gone."""
     try:
-        os.killpg(pgid, number)
+        leads = os.getpgid(pgid) == pgid
+    except OSError:
+        leads = True
+    try:
+        (os.killpg if leads else os.kill)(pgid, number)
         return True
     except (ProcessLookupError, PermissionError):
         return False

@@ -93,6 +93,12 @@ def nest_of(script, tmp_path, monkeypatch):
     return loops.nest(chains_of(script, tmp_path, monkeypatch)[0], values.Reader())
 
 
+FOLDS = """class KFold:
+    def __init__(self, n_splits): self.n_splits = n_splits
+    def split(self, x): return iter([x] * self.n_splits)
+"""
+
+
 def whole(script, tmp_path, monkeypatch):
     found = nest_of(script, tmp_path, monkeypatch)
     return loops.reached(found, len(found.loops))
@@ -107,6 +113,8 @@ def whole(script, tmp_path, monkeypatch):
         ("class T:\n    def __init__(self, n): self.n = n\n    def go(self):\n"
          "        for _ in range(self.n): step()\nT(9).go()", 9),
         ("def one():\n    step()\n[one() for _ in range(8)]", 8),
+        (FOLDS + "def main():\n    folds = KFold(2)\n    for i, fold in enumerate(folds.split(9)): step()\nmain()", 2),
+        (FOLDS + "folds = KFold(n_splits=2)\nfor fold in folds.split(9): step()", 2),
         ("def main():\n    done = 0\n    while done < 25:\n        step()\n        done += 1\nmain()", 25),
         ("def main():\n    done = 0\n    for _ in range(9):\n        for _ in range(9):\n            step()\n"
          "            done += 1\n            if done == 12: return\nmain()", 12),
@@ -501,3 +509,9 @@ def test_what_the_script_says_is_no_guess(told, found, supervisor, launch, finis
     finish(launch(f"import time, carbontui\n{told}\nmax_iters = 60\n{loop}"))
     last = supervisor.last()
     assert (last.guess and last.guess[0], last.total) == found
+
+
+def test_a_command_given_as_text_has_its_total(launch, finish, supervisor):
+    code = "import time, carbontui\nfor epoch in range(4):\n    for i in range(10): carbontui.step(); time.sleep(0.1)"
+    finish(launch([sys.executable, "-uc", code, "an argument"]))
+    assert supervisor.last().guess[0] == 40

@@ -41,7 +41,8 @@ def test_the_hook_directory_holds_the_client_alone(hook):
     names = {
         str(path.relative_to(hook)) for path in hook.rglob("*") if path.is_file() and "__pycache__" not in path.parts
     }
-    root = {"sitecustomize.py", *(f"carbontui/{name}" for name in ("__init__.py", "train.py", "py.typed"))}
+    named = ("__init__.py", "callbacks.py", "job/__init__.py", "train.py", "py.typed")
+    root = {"sitecustomize.py", *(f"carbontui/{name}" for name in named)}
     assert root | {"carbontui/client/api.py"} <= names
     assert all(n.startswith("carbontui/client/") for n in names - root)
     assert "carbontui/client/inject.py" not in names

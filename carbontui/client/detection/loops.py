@@ -25,8 +25,11 @@ from carbontui.client.detection.conditions import (
 )
 from carbontui.client.detection.places import Chain, watch
 from carbontui.client.detection.source import Scope, dotted, last, lines, own, scopes
-from carbontui.client.detection.values import UNKNOWN, Reader, length
+from carbontui.client.detection.values import UNKNOWN, MadeOf, Reader, length
 from carbontui.client.readonly import attributes, is_number, truth
+
+FOLDS = ("KFold", "StratifiedKFold", "GroupKFold", "StratifiedGroupKFold", "TimeSeriesSplit", "ShuffleSplit")
+"""Splitters of scikit-learn whose first argument is the number of folds."""
 
 
 class LoopAround(NamedTuple):
@@ -209,6 +212,8 @@ class _Ends:
             if name == "product":
                 every = [self.times(scope, one, depth + 1) for one in node.args]
                 return None if None in every else math.prod(one for one in every if one is not None)
+            if name == "split" and isinstance(node.func, ast.Attribute) and (n := self._folds(scope, node.func.value)):
+                return n
         value = self.reader.value(scope, node)
         if isinstance(node, ast.Name) and value is UNKNOWN and scope.function is not None:
             given = [one for one in scope.file.assigned(scope.function).get(node.id, []) if one is not None]
@@ -222,6 +227,17 @@ class _Ends:
             self.at_most = watch.resumed  # it begins where a checkpoint says
             return float(len(span))
         return self._yields(scope, node) if isinstance(node, ast.Call) else None
+
+    def _folds(self, scope: Scope, splitter: ast.expr) -> Optional[float]:
+        """How many folds a splitter of scikit-learn's makes."""
+        made = self.reader.value(scope, splitter)
+        call = made.call if type(made) is MadeOf else None
+        if (last(call.func) if call else type(made).__name__) not in FOLDS:
+            return None
+        count = self.reader.value(scope, ast.Attribute(splitter, "n_splits", ast.Load()))
+        if call and call.args:
+            count = self.reader.value(made.scope, call.args[0])
+        return float(count) if is_count(count) else None
 
     def _yields(self, scope: Scope, call: ast.Call) -> Optional[float]:
         """How much a generator of the file gives."""

@@ -134,6 +134,13 @@ class Watch:
         self.globals: Tuple[Tuple[Dict[str, Any], str], ...] = ()
         """Names of modules that count something, to be read at the next look."""
 
+    def restart(self) -> None:
+        """Forget what was made so far: the steps are counted anew."""
+        unsure, stages = self.unsure, [one._replace(began=0) for one in self.stages if one.ended is None]
+        self.__init__()  # type: ignore[misc]
+        self.unsure = unsure
+        self.stages.extend(stages)
+
     def stepped(self, count: int) -> None:
         """In the training thread, about once a second: a step has just been counted."""
         if self.aside:

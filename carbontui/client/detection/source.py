@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 import os
+import sys
 import time
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ LIBRARIES = (
 )
 """No loop of a training is in these."""
 STARTED = time.time()
+COMMAND = "<string>"
+"""The file name of what `python -c` runs."""
 Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 
 
@@ -116,12 +119,18 @@ def read(name: str, space: Dict[str, Any]) -> Optional[File]:
         _files[name] = None
         try:
             if not os.path.exists(name) or os.stat(name).st_mtime <= STARTED + 1:
-                text = "".join(linecache.getlines(name, space))
+                text = _command() if name == COMMAND else "".join(linecache.getlines(name, space))
                 if 0 < len(text) < SIZE_MAX:
                     _files[name] = File(ast.parse(text))
         except (OSError, SyntaxError, ValueError, RecursionError):
             pass
     return _files[name]
+
+
+def _command() -> str:
+    """What `python -c` was given; '' for another start."""
+    words, behind = getattr(sys, "orig_argv", []), len(sys.argv)
+    return words[-behind] if sys.argv[:1] == ["-c"] and words[-behind - 1 : -behind][0].endswith("c") else ""
 
 
 def own(function: ast.AST) -> Iterator[ast.AST]:
@@ -208,7 +217,8 @@ def scopes(chain: Chain) -> List[Scope]:
         if name == "<module>" and module == "__main__":  # what is around it only starts it: a debugger, a notebook
             found, caller = [], None
         library = module.partition(".")[0] in LIBRARIES
-        file = None if library or path.startswith("<") else read(path, place.space)
+        no_file = path.startswith("<") and (path, module) != (COMMAND, "__main__")
+        file = None if library or no_file else read(path, place.space)
         if file is None or (name.startswith("<") and name != "<module>"):
             continue
         function: Optional[Function] = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import FrozenSet, Mapping, NamedTuple, Optional, Sequence
 
-from carbontui.client.detection import evidence
+from carbontui.client import marker
 
 STEP = "call carbontui.step() at the end of the loop's body"
 INSTALL = "run `carbontui hook --install` in its environment"
@@ -93,7 +93,7 @@ def cause(one: Process, hook_dir: str) -> Cause:
         return Cause("isolated", f"python -{min(ignores)} ignores PYTHONPATH, which brings the hook; {INSTALL}")
     if not arrived and hook_dir not in one.environ.get("PYTHONPATH", "").split(":"):
         return Cause("pythonpath", f"PYTHONPATH was reset by a launch script; keep its old value, or {INSTALL}")
-    if evidence.CAPTURED in one.evidence:
+    if marker.CAPTURED in one.evidence:
         return Cause("cuda-graph", CAPTURED)
     if not one.evidence and not _SEEN.search(one.script):
         if others := " or ".join(sorted(one.libraries - {"PyTorch"})):

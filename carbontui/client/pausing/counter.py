@@ -32,6 +32,8 @@ class Counter:
     """From `limit` steps on (0: at the very next step; FAR: never) a step calls `slow`."""
     watch: Callable[[], Optional[Tuple[int, float]]]
     """The last timed step, as (steps done, clock time at its end); also requests timing of the next step."""
+    restart: Callable[[], None]
+    """Count from 0 again."""
 
     def __init__(
         self,
@@ -100,7 +102,14 @@ class Counter:
                 floor = SPAN  # the next step takes the slow path, and resets the floor
                 return timed
 
-        self.step, self.settle, self.done, self.arm, self.watch = step, settle, done, arm, watch
+        def restart() -> None:
+            nonlocal left, floor, base, limit, timed, asked
+            with lock:
+                left = floor = SPAN
+                base = limit = 0
+                timed, asked = None, True
+
+        self.step, self.settle, self.done, self.arm, self.watch, self.restart = step, settle, done, arm, watch, restart
 
 
 def _whole(left: Any) -> int:

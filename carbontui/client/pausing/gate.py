@@ -30,12 +30,20 @@ class Gate:
         self.cond = threading.Condition(lock)
         self.explicit = Counter(self._explicit, lock, clock, watch.stepped)
         self.hooked = Counter(self._boundary, lock, clock, watch.stepped)
+        self.savers: List[Callable[[], Any]] = []
+        self.framework = 0
+        """Running framework loops that report the end of a step themselves: the optimizer hook is inactive."""
+        self.restart()
+
+    def restart(self) -> None:
+        """Count from 0, for a supervisor that is still to be found; of the script, its checkpoint functions stay."""
+        self.explicit.restart()
+        self.hooked.restart()
         self.counter = self.hooked
         self.authority: Any = Lease()
         self.authority.epoch_over = lambda: (self.epoch() or (1, 1))[0] == 0
         self.epoch_left: Callable[[], Optional[Tuple[int, int]]] = lambda: watch.leading.left(self.counter.done())
         """Steps to the end of the epoch, and of a whole one; a framework's own count replaces the loader's."""
-        self.savers: List[Callable[[], Any]] = []
         self.facts: Dict[str, Any] = {}
         """Values from report(): loss, epoch, total, metrics, and start_step."""
         self.figures: Dict[str, Any] = {}
@@ -45,8 +53,6 @@ class Gate:
         """Seconds spent held so far, excluded from the step rate."""
         self.asides = 0
         """Boundaries that are not steps, such as those of a second optimizer."""
-        self.framework = 0
-        """Running framework loops that report the end of a step themselves: the optimizer hook is inactive."""
         self.acked: Optional[DesiredLine] = None  # without its lease
         self.seen_gen = 0
         self.connected = False

@@ -100,6 +100,7 @@ class Link:
         self._left_at = _left_at() if hello.get("rank") == 0 else None  # steps are those of rank 0
         self._left: Optional[int] = None
         """The count in the file."""
+        self.closed = False
         self._talk = threading.Lock()
         """Held by the sender: this thread, never while it waits, or the training thread for its last message."""
         watch.count = lambda: gate.counter.done()
@@ -128,7 +129,7 @@ class Link:
         It is safe once it is in the socket buffer, read or not, so this is quick; `timeout_s` is for a peer that has
         let its socket fill up.
         """
-        if self.hello["pid"] != os.getpid() or not self._talk.acquire(timeout=SENTENCE_S):
+        if self.closed or self.hello["pid"] != os.getpid() or not self._talk.acquire(timeout=SENTENCE_S):
             return
         end = time.monotonic() + timeout_s
         try:
@@ -147,6 +148,16 @@ class Link:
             self._drop()
         finally:
             self._talk.release()
+
+    def close(self) -> None:
+        """Send the last message, and end."""
+        self.flush(SENTENCE_S)
+        self.closed = True
+        self.last_save.disarm()
+        self.changed()
+        self.thread.join(SENTENCE_S)
+        with self._talk:
+            self._drop()
 
     def abandon(self) -> None:
         """In the child of a fork: close our copies; never shutdown(), which would end the parent's connection."""
@@ -179,7 +190,7 @@ class Link:
                 with self._talk:
                     self._drop()
                 time.sleep(RECONNECT_MAX_S)
-            if sys.is_finalizing():
+            if self.closed or sys.is_finalizing():
                 return
 
     def _turn(self) -> None:
@@ -267,7 +278,7 @@ class Link:
             "rate": self.speed(),
             "devices": self.devices,
             "calls": gate.boundaries(),
-            "can_unload": bool(gate.savers),
+            "can_unload": bool(gate.savers and os.environ.get("CARBONTUI_MARKER")),  # else nobody starts it again
             "epoch_left": gate.epoch(),
             "timed": timed and (timed[0], round(max(0.0, gate.clock() - timed[1]), 6)),
         }

@@ -190,8 +190,11 @@ class Adopted:
             selector.register(self._pidfd, selectors.EVENT_READ, lambda: None)
 
     def ended(self) -> bool:
-        """Whether it has ended, told once; `returncode` is its exit code then, negative: a signal, or UNKNOWN."""
-        if self.returncode is not None or proc.same_process(self.pid, self._start):
+        """Whether it has ended, told once; `returncode` is its exit code then, negative: a signal, or UNKNOWN. So has a
+        part of a script whose process lives on."""
+        if self.returncode is not None:
+            return False
+        if proc.same_process(self.pid, self._start) and job_files.read_json(self._marker).get("lives") is not True:
             return False
         code = self._of_zombie()
         if code is None and self._pidfd is not None:

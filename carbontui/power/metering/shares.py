@@ -245,9 +245,9 @@ class CpuTime:
 
 
 def members(listed: list[proc.RunningProcess], own: tuple[int, ...]) -> list[proc.RunningProcess]:
-    """The processes of a job: `own`, their descendants, and all in their sessions, except carbontui's own."""
+    """The processes of a job: `own`, their descendants, and all in the sessions that they lead, except carbontui's."""
     mine = os.getsid(0)
-    sessions = {one.session for one in listed if one.pid in own} - {mine}
+    sessions = {one.session for one in listed if one.pid in own and one.pid == one.session} - {mine}
     inside = {one.pid for one in listed if one.pid in own or one.session in sessions}
     inside = set(proc.below(listed, inside))
     return [one for one in listed if one.pid in inside]
