@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from rich.console import RenderableType
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.events import Event, Key, Paste
+from textual.events import Event, Key, Paste, Resize
+from textual.geometry import Size
 from textual.screen import Screen
 
 from carbontui.tui.terminal import palette, tty
@@ -106,9 +107,13 @@ class CarbonApp(App[str | None]):
         if self._driver is not None and not self.is_headless:
             self._driver.write(sequence + ("\a" if bell else ""))
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: Resize) -> None:
         # a terminal may reflow its contents, and another program may have written to it
         self._terminal.forget()
+        if self.is_web and self._driver is not None and self._driver._size not in (None, event.size):
+            # a browser's size that comes while we start is overtaken by the one that we were started with
+            size = Size(*self._driver._size)
+            self.post_message(Resize(size, size))
 
     def _paint_all(self, _: object) -> None:
         """After a suspension the shell's lines stand where the screen was."""
