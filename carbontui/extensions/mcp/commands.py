@@ -24,4 +24,4 @@ def mcp(allow_write: bool) -> None:
     with refused(MISSING, ImportError, code=1):
         from carbontui.extensions.mcp import serving, tools
     os.environ[link.AUTHOR] = tools.AGENT
-    serving.run(allow_write)
+    serving.run(click.get_current_context().find_root().command, allow_write)

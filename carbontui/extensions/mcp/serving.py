@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import click
 import mcp_types as types
 from mcp import MCPError
 from mcp.server import Server
@@ -24,8 +25,8 @@ INSTRUCTIONS = (
 )
 
 
-def server(allow_write: bool) -> Any:
-    """The server with its handlers."""
+def server(root: click.Command, allow_write: bool) -> Any:
+    """The server with its handlers; `root` is the command group that answers."""
     offered = [tool for tool in tools.TOOLS if allow_write or not tool.writes]
 
     async def list_tools(_context: Any, _params: Any) -> Any:
@@ -42,7 +43,7 @@ def server(allow_write: bool) -> Any:
         )
 
     async def call_tool(_context: Any, params: Any) -> Any:
-        text, done = await asyncio.to_thread(tools.call, params.name, params.arguments, allow_write=allow_write)
+        text, done = await asyncio.to_thread(tools.call, root, params.name, params.arguments, allow_write=allow_write)
         return types.CallToolResult(content=[types.TextContent(text=text)], is_error=not done)
 
     async def list_resources(_context: Any, _params: Any) -> Any:
@@ -72,11 +73,11 @@ def server(allow_write: bool) -> Any:
     )
 
 
-def run(allow_write: bool) -> None:
+def run(root: click.Command, allow_write: bool) -> None:
     """Serve until stdin ends."""
 
     async def serve() -> None:
-        serving = server(allow_write)
+        serving = server(root, allow_write)
         async with stdio_server() as (read, write):
             await serving.run(read, write, serving.create_initialization_options())
 

@@ -69,12 +69,13 @@ class CapOrder(Timed, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class AgentTool:
-    """One tool: `run` takes a value of `arguments`, returns JSON, and raises click.ClickException with one line."""
+    """One tool: `run` takes our command group and a value of `arguments`, returns JSON, and raises
+    click.ClickException with one line."""
 
     name: str
     about: str
     arguments: type[Struct]
-    run: Callable[[Any], str]
+    run: Callable[[click.Command, Any], str]
     writes: bool = False
 
     def schema(self) -> dict[str, Any]:
@@ -83,29 +84,27 @@ class AgentTool:
         return dict(parts[self.arguments.__name__])
 
 
-def printed(*words: str) -> str:
-    """What a verb prints on stdout. Raises click.ClickException."""
-    from carbontui.cli import cli
-
+def printed(root: click.Command, *words: str) -> str:
+    """What a verb of the command group prints on stdout. Raises click.ClickException."""
     out, said = io.StringIO(), io.StringIO()
     with _one_at_a_time, contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
         try:
-            cli.main([*words], prog_name="carbontui", standalone_mode=False)
+            root.main([*words], prog_name="carbontui", standalone_mode=False)
         except SystemExit as end:
             if end.code:
                 raise Failure(said.getvalue() or f"{words[0]} ended with {end.code}") from None
     return out.getvalue()
 
 
-def _of_job(verb: str) -> Callable[[OfJob], str]:
-    return lambda given: printed(verb, "--json", *([] if given.job is None else ["--", given.job]))
+def _of_job(verb: str) -> Callable[[click.Command, OfJob], str]:
+    return lambda root, given: printed(root, verb, "--json", *([] if given.job is None else ["--", given.job]))
 
 
-def _forecast(given: OfZone) -> str:
-    return printed("grid", "--json", *([] if given.zone is None else [f"--zone={given.zone}"]))
+def _forecast(root: click.Command, given: OfZone) -> str:
+    return printed(root, "grid", "--json", *([] if given.zone is None else [f"--zone={given.zone}"]))
 
 
-def _preview(given: OfBudget) -> str:
+def _preview(_: click.Command, given: OfBudget) -> str:
     found = talk.find(given.job)
     answer = talk.ask(found, protocol.Preview(1, budget=given.budget), protocol.Previewed)
     if answer.error is not None:
@@ -143,17 +142,17 @@ def _ends(text: str) -> dict[str, Any]:
     return {"for_s": seconds}
 
 
-def _timed(verb: Literal["pause", "boost"]) -> Callable[[Timed], str]:
-    return lambda given: _order(given.job, verb, _ends(given.lasting))
+def _timed(verb: Literal["pause", "boost"]) -> Callable[[click.Command, Timed], str]:
+    return lambda _, given: _order(given.job, verb, _ends(given.lasting))
 
 
-def _cap(given: CapOrder) -> str:
+def _cap(_: click.Command, given: CapOrder) -> str:
     if not math.isfinite(given.watts):
         raise Failure(f"watts: {given.watts} is no number of watts", 2)
     return _order(given.job, "cap", {"value_w": given.watts, **_ends(given.lasting)})
 
 
-def _budget(given: OfBudget) -> str:
+def _budget(_: click.Command, given: OfBudget) -> str:
     """A deadline is the end of such an order. Budgets of CO2, energy or money may stop a job: they are a person's."""
     if allowance.is_amount(given.budget):
         raise Failure(f"budget {given.budget!r}: an agent sets a time, like 1.8x, 18h or fri 09:00", 2)
@@ -168,7 +167,7 @@ def _budget(given: OfBudget) -> str:
 
 
 TOOLS = (
-    AgentTool("jobs", "All jobs: carbontui ls --json.", NoArguments, lambda _: printed("ls", "--json")),
+    AgentTool("jobs", "All jobs: carbontui ls --json.", NoArguments, lambda root, _: printed(root, "ls", "--json")),
     AgentTool("status", "One job, sampled now: carbontui status --json.", OfJob, _of_job("status")),
     AgentTool("plan", "The plan in force, by slot: carbontui plan --json.", OfJob, _of_job("plan")),
     AgentTool(
@@ -185,13 +184,17 @@ TOOLS = (
     AgentTool("boost", "Run at full speed, for a while.", Timed, _timed("boost"), True),
     AgentTool("cap", "Cap every GPU of the job, for a while.", CapOrder, _cap, True),
     AgentTool(
-        "resume", "End your own override: back to the plan.", OfJob, lambda given: _order(given.job, "resume", {}), True
+        "resume",
+        "End your own override: back to the plan.",
+        OfJob,
+        lambda _, given: _order(given.job, "resume", {}),
+        True,
     ),
     AgentTool("budget", "Change by when the job is to be done.", OfBudget, _budget, True),
 )
 
 
-def call(name: str, arguments: Any, *, allow_write: bool) -> tuple[str, bool]:
+def call(root: click.Command, name: str, arguments: Any, *, allow_write: bool) -> tuple[str, bool]:
     """The answer of a tool and True, or one line of why not and False."""
     tool = next((one for one in TOOLS if one.name == name), None)
     if tool is None:
@@ -199,7 +202,7 @@ def call(name: str, arguments: Any, *, allow_write: bool) -> tuple[str, bool]:
     if tool.writes and not allow_write:
         return f"{name} changes a job: a person starts carbontui mcp --allow-write for that", False
     try:
-        return tool.run(msgspec.convert(arguments or {}, tool.arguments)), True
+        return tool.run(root, msgspec.convert(arguments or {}, tool.arguments)), True
     except click.ClickException as error:
         why = error.format_message()
     except (msgspec.ValidationError, OSError, ValueError) as error:

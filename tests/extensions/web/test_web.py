@@ -86,7 +86,6 @@ def test_the_address_opens_it_once_and_for_its_own_page_alone(house, web):
 
 def test_without_the_extra_one_line_says_what_to_install(house, tmp_path):
     (tmp_path / "aiohttp.py").write_text("raise ImportError('No module named aiohttp')\n")
-    house.env["PYTHONPATH"] = str(tmp_path)
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from carbontui.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code, "web"], env=house.env, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and 'pip install "carbontui[web]"' in done.stderr
