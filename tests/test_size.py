@@ -11,10 +11,10 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_814
-FILES = 433
+WHOLE = 51_177
+FILES = 441
 ROOMS = {
-    "": 1_864,
+    "": 1_867,
     "account": 1_019,
     "assumed": 235,
     "client": 1_327,
@@ -26,7 +26,9 @@ ROOMS = {
     "extensions/evaluation": 1_013,
     "extensions/fleet": 1_115,
     "extensions/llm": 153,
+    "extensions/mcp": 225,
     "extensions/site": 914,
+    "extensions/web": 96,
     "grid": 2_699,
     "grid/providers": 1_326,
     "job/files": 1_047,
@@ -48,10 +50,10 @@ ROOMS = {
     "slurm": 677,
     "system": 901,
     "text": 1_584,
-    "tui": 260,
+    "tui": 264,
     "tui/model": 868,
     "tui/screens": 1_649,
-    "tui/terminal": 454,
+    "tui/terminal": 467,
     "tui/widgets": 1_814,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
@@ -102,5 +104,5 @@ def test_code_is_counted_without_blanks_comments_and_docstrings():
 
 if __name__ == "__main__":
     table, number = rows()
-    print(f"WHOLE = {table.total():_}\nFILES = {number}\nROOMS = {{")
+    print(f"WHOLE = 51_177 = {number}\nROOMS = {{")
     print("".join(f'    "{name}": {table[name]:_},\n' for name in sorted(+table)) + "}")
