@@ -3,7 +3,7 @@
     python audit.py JOURNAL > account.json       # JOURNAL: jobs/<id>/journal.db in carbontui's state directory
 
 Prints kWh at the wall and gCO2, in all and for each slot of five minutes. Exit code 1, with one line, where the rows do
-not give what the supervisor reported, or are not those that it sealed.
+not give what the supervisor reported, or are not those that it sealed (`sealed`: it left in peace).
 
 How it is counted. Each row of `energy` is what one device drew over [t0, t1), in joules; what a machine that is on
 anyway draws idle stands there as negative joules of the device "idle". Tries and calibrations are left out, and so is
@@ -19,12 +19,13 @@ import json
 import sqlite3
 import sys
 from datetime import datetime, timezone
+from itertools import chain
 from math import fsum, inf
 from pathlib import Path
 
 SLOT_S, J_PER_KWH = 300.0, 3.6e6
 APART = ("try", "estimate", "calibration")
-WITHIN = 1e-3
+WITHIN, FINEST = 1e-5, {"energy_wall_kwh": 1e-9, "gco2_g": 1e-6}
 SEALED = (
     "select * from energy order by rowid",
     "select * from grid order by start, signal",
@@ -41,21 +42,24 @@ def state(db, key):
     return json.loads(row[0]) if row else None
 
 
-def check_rows(db):
-    """The seal is written when the supervisor leaves; sums of ten minutes are kept from the first row on."""
+def digest_of(db, queries):
     digest = hashlib.sha256()
-    for query in SEALED:
-        for row in db.execute(query):
-            digest.update(repr(row).encode("utf-8", "replace"))
-    seal = state(db, "seal")
-    if seal not in (None, digest.hexdigest()):
+    for row in chain.from_iterable(map(db.execute, queries)):
+        digest.update(repr(row).encode("utf-8", "replace"))
+    return digest.hexdigest()
+
+
+def check_rows(db):
+    """The seal is kept with each commit, at the end over the rows of energy too; their sums are kept all along."""
+    seal, whole = state(db, "seal"), digest_of(db, SEALED)
+    if seal not in (None, whole, digest_of(db, SEALED[1:])):
         raise Altered("its rows are not those that the supervisor sealed")
-    sums = "select cast(t0 / 600 as integer) * 600, sum(joules) from energy group by 1"
-    kept = dict(db.execute("select start, joules from energy_10min").fetchall())
-    for start, joules in db.execute(sums):
-        if abs(joules - kept.get(start, 0.0)) > 1e-6 * max(1.0, abs(joules)):
+    written = "select cast(t0 / 600 as integer) * 600 as start, joules, abs(joules) as size from energy"
+    parts = f"{written} union all select start, -joules, 0 from energy_10min"
+    for start, off, size in db.execute(f"select start, sum(joules), sum(size) from ({parts}) group by 1"):
+        if abs(off) > 1e-7 + 1e-9 * size:
             raise Altered(f"its rows of energy from {clock(start)} on are not those that were written")
-    return seal is not None
+    return seal == whole
 
 
 def places(books, accounts):
@@ -100,7 +104,8 @@ def place_slots(rows, grid, since, until, basis):
 
 def audit(path):
     """The account as a dict. Raises Altered, sqlite3.Error, and ValueError where there is none."""
-    db = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)
+    db = sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)
+    db.execute("begin")  # all of it as of one moment
     sealed, accounts, books = check_rows(db), state(db, "accounts"), state(db, "books") or {}
     if not accounts:
         raise ValueError("no account is kept in it")
@@ -113,16 +118,15 @@ def audit(path):
         for at, (kwh, grams) in place_slots(rows, grid, since, until, basis).items():
             before = slots.get(at, (0.0, 0.0))
             slots[at] = before[0] + kwh, None if None in (grams, before[1]) else before[1] + grams
-    unknown = any(grams is None for _, grams in slots.values())
     totals = {
         "energy_wall_kwh": fsum(kwh for kwh, _ in slots.values()),
-        "gco2_g": None if unknown or not slots else fsum(grams for _, grams in slots.values()),
+        "gco2_g": fsum(grams) if (grams := [g for _, g in slots.values()]) and None not in grams else None,
     }
     if lost := state(db, "missing"):
         print(f"{path}: recomputed from what is left: {lost}", file=sys.stderr)
     for name, found in () if lost else totals.items():
         reported = accounts.get(name)
-        if found is not None and reported is not None and abs(found - reported) > WITHIN * abs(reported) + 1e-6:
+        if found is not None and reported is not None and abs(found - reported) > WITHIN * abs(reported) + FINEST[name]:
             raise Altered(f"its rows give {name} = {found:.9g}, and {reported:.9g} was reported")
     return {**totals, "boundary": accounts.get("boundary"), "pue": accounts["pue"], "sealed": sealed, "slots": slots}
 

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_177
+WHOLE = 51_174
 FILES = 441
 ROOMS = {
     "": 1_867,
@@ -31,30 +31,30 @@ ROOMS = {
     "extensions/web": 96,
     "grid": 2_699,
     "grid/providers": 1_326,
-    "job/files": 1_047,
+    "job/files": 1_049,
     "job/keeper": 1_704,
     "job/life": 1_440,
     "job/supervisor": 300,
-    "job/supervisor/core": 4_786,
-    "job/supervisor/record": 1_417,
-    "job/supervisor/shell": 2_017,
+    "job/supervisor/core": 4_832,
+    "job/supervisor/record": 1_413,
+    "job/supervisor/shell": 2_016,
     "job/terms": 543,
     "job/worker": 347,
     "nodes": 496,
     "plan": 1_763,
-    "power": 2_121,
+    "power": 2_117,
     "power/agent": 1_114,
-    "power/backends": 1_045,
+    "power/backends": 1_052,
     "power/limit": 915,
     "reports": 1_922,
     "slurm": 677,
     "system": 901,
-    "text": 1_584,
-    "tui": 264,
-    "tui/model": 868,
-    "tui/screens": 1_649,
+    "text": 1_592,
+    "tui": 261,
+    "tui/model": 866,
+    "tui/screens": 1_610,
     "tui/terminal": 467,
-    "tui/widgets": 1_814,
+    "tui/widgets": 1_801,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 
@@ -104,5 +104,5 @@ def test_code_is_counted_without_blanks_comments_and_docstrings():
 
 if __name__ == "__main__":
     table, number = rows()
-    print(f"WHOLE = 51_177 = {number}\nROOMS = {{")
+    print(f"WHOLE = {table.total():_}\nFILES = {number}\nROOMS = {{")
     print("".join(f'    "{name}": {table[name]:_},\n' for name in sorted(+table)) + "}")

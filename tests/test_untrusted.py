@@ -49,7 +49,7 @@ def test_what_a_job_left_is_done_without_where_it_cannot_be_read(tmp_path, damag
     assert launch_file.load(tmp_path) is None
     assert store.load(tmp_path) is None
     sample = Sample(uuid="GPU-a", mono_s=1.0, wall_s=1.0, energy_uj=1)
-    assert FirstCounts(tmp_path).before(sample) is None
+    assert FirstCounts(tmp_path).before(sample) == []
 
 
 def test_a_value_nested_without_end_is_forgotten(tmp_path):

@@ -34,6 +34,15 @@ def _no_cap(*, why: str, now_s: float) -> str:
 
 
 NOTICES: Table = {
+    # what holds the training up
+    "steps_stopped": "no step has ended for {quiet_s:duration} (one takes {step_s:.2g} s){boards:also}",
+    "boards_compute": "its boards compute, as in an evaluation",
+    "boards_idle": "none of its boards has computed for {idle_s:duration}",
+    "boards_wait": "its boards computed {busy:percent} of the last {seen_s:duration}; "
+    "for the rest they waited for the training (data, CPU work, other ranks){core:also}",
+    "slower": "slower: {rate:.3g} steps/s in its last {last_s:duration} at full speed, "
+    "{whole:.3g} over all of it{core:also}",
+    "core_wait": "it was ready and waited for a CPU core {share:percent} of the time",
     "simulated": "SIMULATED GPU: watts are a model, not a measurement",
     "guess_withdrawn": "withdrawn: {steps:count} total steps, guessed from {source}; "
     "it trains on, and nothing is delayed until the total is known",

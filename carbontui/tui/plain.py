@@ -22,8 +22,7 @@ class PlainNarrator:
         self._shown: dict[str, str] = {}
         self._notices = NoticesShown()
         self._tenth = 0
-        self._end_shown = self._named = False
-        self._finished = False
+        self._named = self._finished = False
 
     def tell(self, view_state: ViewState) -> None:
         """Narrate what differs from the previous picture."""
@@ -32,7 +31,8 @@ class PlainNarrator:
         key = f"{status.state} {status.reason.code} {status.level}"
         if self._shown.get("state") != key:
             self._shown["state"] = key
-            self._say(now, _joined(state, self._watts(status), situation.next_change(status, view_state.plan, now)))
+            told = state, self._watts(status), situation.next_change(status, view_state.plan, now)
+            self._say(now, "; ".join(filter(None, told)))
         self._changed("override", situation.override(status, now) or "none", now, first="none")
         budget = status.budget
         if budget is not None and budget.deadline is not None:
@@ -42,9 +42,8 @@ class PlainNarrator:
         self._changed("training", situation.diverged(status), now, first="")
         for notice in self._notices.news(status):
             self._say(now, f"note: {notice}")
-        if status.at_end is not None and not self._end_shown:
-            self._end_shown = True
-            self._say(now, f"at the end: {at_end(status.at_end)}")
+        if status.at_end is not None and "at the end" not in self._shown:
+            self._changed("at the end", at_end(status.at_end), now)
         self._progress(status, now)
         if view_state.over and not self._finished:
             self._finished = True
@@ -80,7 +79,7 @@ class PlainNarrator:
             ends = "" if status.finish_expected is None else f"ends {situation.finish(status, now)}"
             total = "" if status.at_end is None else f"at the end {at_end(status.at_end)}"
             done = f"{figures.percent(tenth / 10)}: step {status.step} of {status.steps_total}"
-            self._say(now, _joined(done, situation.loss_words(status), ends, total))
+            self._say(now, "; ".join(filter(None, (done, situation.loss_words(status), ends, total))))
 
     def _summary(self, view_state: ViewState) -> None:
         status = view_state.status
@@ -91,10 +90,6 @@ class PlainNarrator:
 
         for label, told in summary(status, of):
             self.write(f"{label}: {told}")
-
-
-def _joined(*parts: str) -> str:
-    return "; ".join(part for part in parts if part)
 
 
 def follow(target: Target, stream: TextIO) -> int:

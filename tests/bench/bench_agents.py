@@ -1,6 +1,6 @@
 """What an agent costs, paired: python tests/bench/bench_agents.py --beside TREE [--broken FOLDER] [--out FILE]
 
-Agents of this tree and of another one sample the same simulated boards at the same time, 1 and 8 of them: CPU seconds
+Agents of this tree and of another one sample the same simulated boards at the same time, 1 and 16 of them: CPU seconds
 per second, from the scheduler's own count. And how long an agent takes to its first report without amdsmi, with an
 amdsmi that cannot be used (FOLDER holds a real one, on a machine without ROCm), and with one that shows no boards: in
 turns.
@@ -98,7 +98,7 @@ def main() -> None:
         library = build(Path(folder))
         assert library is not None
         os.environ["CARBONTUI_LEASE_DIR"] = folder + "/leases"
-        for boards in (1, 8):
+        for boards in (1, 16):
             sim = Sim(library, Path(folder) / f"state{boards}", boards, frozen=False)
             os.environ |= sim.env()
             found = []

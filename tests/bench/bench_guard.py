@@ -84,7 +84,7 @@ def costs(source: evaluation.RecordedGrid, start: float) -> list[list[tuple[floa
     for setting in CURVE:
         edges = boundaries(start, start + setting.hours * 3600 * setting.slack, evaluation.SLOT_S[setting.hours])
         case = Case(tuple(edges), evaluation.job_of(setting).problem(edges, grid, setting.hours * 3600.0))
-        made = evaluation._policies(known, {}, setting.patience_pct)
+        made = evaluation.policies_of(known, {}, setting.patience_pct)
         now, cap = (outcome(case, made[name]).figures.gco2 for name in ("run now", "best constant cap"))
         row = []
         for sure, stays, share, long_h, short_h in GUARDS.values():

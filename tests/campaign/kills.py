@@ -153,7 +153,7 @@ def running(
         house.cli("site", "--cap", site, "--ramp", "5kW", check=True)
     most += found.faults
     house.home.mkdir(parents=True, exist_ok=True)
-    (house.home / "config.toml").write_text(f"host_w = {HOST_W}\n")
+    (house.home / "config.toml").write_text(f'host_w = {HOST_W}\nboundary = "given-back"\n')
     some: list[Watched] = []
     for n in range(jobs):
         house.env["CUDA_VISIBLE_DEVICES"] = str(n)

@@ -16,7 +16,7 @@ for i in range(100000):
 
 
 def test_a_budget_that_is_used_up_ends_the_job_at_a_checkpoint_with_exit_code_5(house):
-    house.env["CARBONTUI_HOST_W"] = "5"
+    house.env |= {"CARBONTUI_HOST_W": "5", "CARBONTUI_BOUNDARY": "given-back"}  # it sleeps: nothing above idle
     script, mark = house.root / "t.py", house.root / "checkpoint"
     script.write_text(SCRIPT)
     run = house.cli(
@@ -34,7 +34,7 @@ def test_a_budget_that_is_used_up_ends_the_job_at_a_checkpoint_with_exit_code_5(
 
 
 def test_stop_at_once_interrupts_a_script_that_cannot_write_a_checkpoint(house):
-    house.env["CARBONTUI_HOST_W"] = "5"
+    house.env |= {"CARBONTUI_HOST_W": "5", "CARBONTUI_BOUNDARY": "given-back"}  # it sleeps: nothing above idle
     script = house.root / "t.py"
     script.write_text("\n".join(line for line in SCRIPT.splitlines() if "checkpoint" not in line))
     run = house.cli(

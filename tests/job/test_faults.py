@@ -410,7 +410,7 @@ def test_another_hosts_job_is_listed_and_never_touched(house):
 
 
 def test_what_was_metered_before_a_death_is_in_the_books_after_it(house):
-    house.env["CARBONTUI_HOST_W"] = "500"
+    house.env |= {"CARBONTUI_HOST_W": "500", "CARBONTUI_BOUNDARY": "given-back"}
     job = house.start("--zone", "DE", "--work", "8h")
     before = until(lambda: (s := job.snapshot()).get("energy_wall_kwh", 0) > 0.0008 and s, 60, "some energy")
     kill(job.pids()["supervisor"])

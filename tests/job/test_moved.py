@@ -80,7 +80,7 @@ def move(folder, job, place_totals):
     """places.json of a job that is now at the last of these (host, zone, since)."""
     folder.mkdir(parents=True, exist_ok=True)
     known = tuple(places.Stay(host, zone, since=since, bytes=1000, took_s=2.0) for host, zone, since in place_totals)
-    places.write(folder, places.Places(token=len(place_totals), holder=True, places=known))
+    places.write(folder, places.Places(len(place_totals), holder=True, leased=False, places=known))
 
 
 def rows(start_s, values, dur_s=900.0):

@@ -17,6 +17,7 @@ RECORDINGS = sorted(path.name for path in FOLDER.glob("*.jsonl.gz"))
 BUNDLES = sorted(path.name for path in FOLDER.glob("*.zip"))
 INTENDED = {
     "site": "a hold or cap by the site budget has a reason code of its own, so it begins and ends as a change of state",
+    "start": "a job that has waited is planned anew at its start: its plan had counted on caps that nobody had tried",
     "until": "an override's end is recorded as an instant, which a reader puts into its own zone, not as typed",
     "warned once": "that a budget will not suffice is told once per level, not again as the watts of its cap change",
 }
@@ -42,6 +43,9 @@ def differences(name: str) -> list[str]:
         if without_ends(one.outcome) == without_ends(now):
             found.append("until")
             continue
+        if starts(now) and alike(one.outcome, {**now, "effects": now["effects"][1:]}):
+            found.append("start")
+            continue
         parts = {part: (one.outcome[part], now[part]) for part in now if now[part] != one.outcome[part]}
         found.append(f"{name}:{one.line} {type(one.event).__name__}: {parts}")
     return found
@@ -52,6 +56,12 @@ def without_reasons(outcome):
     decision = {name: value for name, value in outcome["decision"].items() if name != "reason"}
     effects = [one for one in outcome.get("effects", ()) if one["effect"] != "LogLine" and one.get("kind") != "state"]
     return {**outcome, "decision": decision, "effects": effects}
+
+
+def starts(outcome):
+    """Whether a wait ends with this tick, for which a new plan is asked first."""
+    effects = outcome.get("effects") or [{}]
+    return outcome["decision"]["state"] == "starting" and effects[0].get("effect") == "Replan"
 
 
 def without_ends(value):

@@ -88,7 +88,7 @@ def test_a_damaged_file_of_totals_is_left_aside(tmp_path, content) -> None:
 
 def test_no_total_falls_while_the_supervisor_is_killed_and_replaced(house) -> None:
     (house.home).mkdir(parents=True, exist_ok=True)
-    (house.home / "config.toml").write_text("host_w = 1000.0\n")
+    (house.home / "config.toml").write_text('host_w = 1000.0\nboundary = "given-back"\n')
     job = house.start("--intensity", "300")
     job.until_connected()
     most: dict[str, float] = {}

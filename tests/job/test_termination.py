@@ -133,7 +133,8 @@ def test_on_another_machine_with_the_state_directory_it_is_the_same_job(house, b
     script, path = house.root / "resumes.py", house.root / "state.json"
     script.write_text(SCRIPT)
     with metadata() as (handler, base):
-        house.env |= {termination.OVERRIDE: f"aws={base}", "CARBONTUI_HOST_W": "100"}
+        house.env |= {termination.OVERRIDE: f"aws={base}"}
+        house.env |= {"CARBONTUI_HOST_W": "100", "CARBONTUI_BOUNDARY": "given-back"}
         if by == "run":
             house.env["SKYPILOT_TASK_ID"] = "sky-managed-2027-01-15-08-00-00-000000_train_1-0"
         command = ("run", "--detach", "--name", "spot", "--budget", "20h", "--", sys.executable, script, path)

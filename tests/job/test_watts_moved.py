@@ -11,7 +11,7 @@ from drawn import drawn
 from msgspec import structs
 from states import NOW_S, door, inputs, job_state
 
-from carbontui.job.supervisor.core.view.shown_plan import _times
+from carbontui.job.supervisor.core.view.shown_plan import scaled
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.worker.process import solve_plan
 
@@ -49,7 +49,7 @@ def test_a_plan_is_made_anew_when_other_watts_count():
 
     # what is shown in the account's watts is so to its certificate
     view = own.state.plan.view
-    twice = _times(view, 2.0)
+    twice = scaled(view, 2.0)
     assert twice.certificate.lower_bound == 2 * view.certificate.lower_bound
     assert (twice.gco2_g, twice.price_of_time_g_per_h) == (2 * view.gco2_g, 2 * view.price_of_time_g_per_h)
     assert twice.certificate.gap == view.certificate.gap

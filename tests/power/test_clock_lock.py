@@ -368,7 +368,7 @@ def calibrated(board: Bench) -> Curve:
                 step=int(steps),
                 timed=timed,
                 energy_j=meter.joules(),
-                energy_mono_s=meter.counted_until_s(board.uuid) or now_s,
+                energy_mono_s=meter.counted_until_s([board.uuid], now_s),
                 limit_w=in_force_w(reading),
                 paused=paused,
             )

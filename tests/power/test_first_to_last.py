@@ -19,6 +19,7 @@ from carbontui import link, protocol
 from carbontui.job.files import store
 from carbontui.job.supervisor.record.energy_ledger import FirstCounts
 from carbontui.power.messages import Sample
+from carbontui.power.metering.meter import Meter
 
 SCRIPT = """
 import sys, time
@@ -68,6 +69,27 @@ def test_a_status_has_the_joules_up_to_the_moment_it_names(house, machine_with: 
         assert joules - first_j == pytest.approx(truth_j - first_truth_j, abs=0.25 * 680)
 
 
+def test_a_board_without_a_counter_is_read_from_the_start_on_until_an_agent_is_there(
+    machine_with: Callable, tmp_path: Path
+) -> None:
+    sim = machine_with()
+    sim.set("has_counter", 0)
+    sim.load(1.0)
+    script = Path(__file__).parents[2] / "carbontui" / "power" / "backends" / "first_count.py"
+    target = tmp_path / "first-count.json"
+    process = subprocess.Popen([sys.executable, "-I", "-S", script, target], env={**os.environ, **sim.env()})
+    (row,) = until(lambda: target.exists() and json.loads(target.read_text()), what="the first row")
+    sim.load(0.0)
+    until(lambda: json.loads(target.read_text())[0][4] < 0.8 * row[4], what="a mean that has sunk")
+    process.kill()
+    process.wait()
+    (_, start_s, wall_s, _, mean_mw) = json.loads(target.read_text())[0]
+    sample = Sample(uuid=row[0], mono_s=start_s + 6, wall_s=wall_s + 6, power_w=118.0, kind="avg1s")
+    meter = Meter()
+    booked = [one for each in (*FirstCounts(tmp_path).before(sample), sample) for one in meter.add(each, unread=True)]
+    assert booked[0].method == "gap" and booked[0].joules == pytest.approx(5 * mean_mw / 1000)
+
+
 def test_the_first_count_names_every_board_and_nothing_without_a_driver(machine_with: Callable, tmp_path: Path) -> None:
     sim = machine_with(2)
     sim.load(1.0)
@@ -81,11 +103,11 @@ def test_the_first_count_names_every_board_and_nothing_without_a_driver(machine_
     ]
     counts = FirstCounts(tmp_path)
     sample = Sample(uuid=rows[0][0], mono_s=rows[0][1] + 1, wall_s=rows[0][2] + 1, energy_uj=10**9)
-    first = counts.before(sample)
-    assert first is not None and (first.mono_s, first.energy_uj) == (rows[0][1], rows[0][3] * 1000)
-    assert counts.before(sample) is None, "once"
+    (first,) = counts.before(sample)
+    assert (first.mono_s, first.energy_uj) == (pytest.approx(rows[0][1]), rows[0][3] * 1000)
+    assert counts.before(sample) == [], "once"
     late = msgspec.structs.replace(sample, uuid=rows[1][0], mono_s=rows[1][1] + 3600)
-    assert counts.before(late) is None, "an hour between is nobody's start"
+    assert counts.before(late) == [], "an hour between is nobody's start"
     bare = {key: value for key, value in os.environ.items() if not key.startswith(("LD_", "NVMLSIM"))}
     subprocess.run([sys.executable, "-I", "-S", script, target], env=bare, check=True)
     assert json.loads(target.read_text()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -22,10 +23,12 @@ from carbontui.grid.types import GridForecast
 from carbontui.job.keeper.resume import TRY_OVER
 from carbontui.text import figures
 from carbontui.tui.app import CarbonApp
+from carbontui.tui.model import jobs_feed
 from carbontui.tui.model.feed import Target
 from carbontui.tui.model.jobs_feed import JobsSnapshot
 from carbontui.tui.model.lists import JobList, ListedJob
 from carbontui.tui.model.loglines import last_error
+from carbontui.tui.model.view_state import fold
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs
 from carbontui.tui.widgets import boards
@@ -59,6 +62,17 @@ def test_a_replayed_job_ends_at_a_time_of_its_own_clock() -> None:
     job.listed, job.now_s = JobList().now((listed("a", "demo"),)), NOW + 6 * 365 * 86400.0
     row = "".join(text for text, _ in job.draw(80, 2)[1])
     assert " 50 %  Thu 16:00 " in row
+
+
+@pytest.mark.parametrize("value", [1.195, 0.07554, 0.1796])
+def test_a_loss_of_any_length_has_its_curve_beside_it(value: float) -> None:
+    snap, job = scene(), listed("a", "running", loss=value)
+    series = structs.replace(snap.series, loss=tuple(float(n) for n in range(60, 0, -1)))
+    table = JobTable()
+    table.listed = JobList().now((replace(job, view_state=fold(None, structs.replace(snap, series=series))),))
+    table.now_s = NOW
+    row = "".join(text for text, _ in table.draw(120, 2)[1]).rstrip()
+    assert f" {value:.4g} █" in row and row.endswith("▁")
 
 
 def test_the_machines_watts_are_the_same_in_a_shell_without_a_driver() -> None:
@@ -200,6 +214,28 @@ async def test_it_says_what_the_machine_does_and_opens_what_is_chosen(
         await shows(app, pilot, "2 live")
         await pilot.press("q")
     assert app.return_value is None and not app.is_running
+
+
+async def test_a_job_whose_socket_comes_later_is_followed_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was just claimed has none yet, one that was taken up again another."""
+    monkeypatch.setattr(jobs_feed, "POLL_EVERY_S", 0.02)
+    places = [Path()]
+
+    def seen() -> JobsSnapshot:
+        return JobsSnapshot((), (Target("k7q2mz", "t", places[-1], scene().status),))
+
+    async with FakeSupervisor(tmp_path / "s", scene()) as fake:
+        feed, news = jobs_feed.JobsFeed(seen, lambda: news.set()), asyncio.Event()
+        following = asyncio.create_task(feed.run())
+        while not (feed.jobs() and feed.jobs()[0].lost_touch):
+            await asyncio.wait_for(news.wait(), 20)
+            news.clear()
+        places.append(tmp_path / "s")
+        await asyncio.wait_for(fake.viewing.wait(), 20)
+        while feed.jobs()[0].view_state is None or feed.jobs()[0].lost_touch:
+            await asyncio.wait_for(news.wait(), 20)
+            news.clear()
+        following.cancel()
 
 
 async def test_a_key_is_for_all_that_are_marked(tmp_path: Path) -> None:

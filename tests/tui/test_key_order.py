@@ -109,7 +109,7 @@ def state(app: CarbonApp, fake: FakeSupervisor) -> tuple[Any, ...]:
     for page in app.screen.query(Page):
         inner.append((page.title, page.top, len(page.rows)))
     for plan in (screen for screen in app.screen_stack if isinstance(screen, PlanPage)):
-        inner.append((plan.slot, plan.marked(), plan.query_one(Course).top))
+        inner.append((plan.slot, plan.query_one(Course).top))
     for log in app.screen.query(LogPage):
         inner.append((log.top, len(log.rows), log.place))
     for field in app.screen.query(Input):

@@ -44,19 +44,16 @@ async def test_the_cursor_asks_what_its_slot_would_cost_otherwise(stage: Any) ->
         assert "pause" in s.text() and "dirtier than the" in s.text()
 
 
-async def test_hours_are_marked_priced_and_forbidden_with_enter(stage: Any) -> None:
+async def test_hours_are_typed_priced_and_forbidden_with_enter(stage: Any) -> None:
     async with stage() as s:
-        await s.pilot.press("w", "shift+right", "space", "right", "right")
+        # the slot under the cursor is offered
+        await s.pilot.press("w", "shift+right", "right", "right", "f")
         await s.until(lambda: "not running Thu 02:00 to 04:15: CO₂ +38 g" in s.text())
-        marked = "2020-04-15T22:15:00.000Z/2020-04-15T23:00:00.000Z"
-        assert s.fake.previews[-1].forbid == marked
-        assert not s.fake.commands
+        slot = "2020-04-15T22:45:00.000Z/2020-04-15T23:00:00.000Z"
+        assert s.fake.previews[-1].forbid == slot and not s.fake.commands
         await s.pilot.press("enter")
         await s.until(lambda: s.fake.commands)
-        assert s.fake.commands[0].verb == "forbid" and s.fake.commands[0].args == {"hours": marked}
-        # escape takes a mark away before it leaves
-        await s.pilot.press("space", "escape")
-        assert isinstance(s.app.screen, PlanPage) and s.app.screen.marked() is None
+        assert s.fake.commands[0].verb == "forbid" and s.fake.commands[0].args == {"hours": slot}
         await s.pilot.press("f", *"22:00-06:00")
         typed = "2020-04-15T22:00:00.000Z/2020-04-16T06:00:00.000Z"  # of the reader's zone
         await s.until(lambda: s.fake.previews[-1].forbid == typed)
@@ -71,21 +68,15 @@ async def test_hours_are_marked_priced_and_forbidden_with_enter(stage: Any) -> N
         assert s.fake.commands[2].verb == "allow"
 
 
-async def test_cursor_and_marks_keep_their_hours_while_slots_go_by(stage: Any) -> None:
+async def test_the_cursor_keeps_its_slot_while_slots_go_by(stage: Any) -> None:
     async with stage() as s:
-        await s.pilot.press("w", "shift+right", "space", "right", "right")
+        await s.pilot.press("w", "shift+right", "right", "right")
         plan = s.app.screen
-        before = plan.marked()
-        assert before is not None and plan.slot == 6
-        s.fake.push(status=s.fake.status(measured_at=units.iso(NOW + 1900.0)))
-        await s.until(lambda: s.dashboard.view_state.now_s == NOW + 1900.0)
-        assert plan.marked() == before and plan.slot == 4
-        # what is over can neither be pointed at nor forbidden; the cursor at the left is that of now
-        s.fake.push(status=s.fake.status(measured_at=units.iso(before[1] - 300.0)))
-        await s.until(lambda: plan.marked() == (before[1] - 300.0, before[1]))
-        s.fake.push(status=s.fake.status(measured_at=units.iso(before[1] + 60.0)))
-        await s.until(lambda: plan.marked() is None)
-        assert plan.slot == 0
+        assert plan.slot == 6
+        for later_s, slot in ((1900.0, 4), (9000.0, 0)):
+            s.fake.push(status=s.fake.status(measured_at=units.iso(NOW + later_s)))
+            await s.until(lambda later_s=later_s: s.dashboard.view_state.now_s == NOW + later_s)
+            assert plan.slot == slot
 
 
 async def test_a_screen_to_look_at_forbids_nothing(stage: Any) -> None:

@@ -200,7 +200,7 @@ def start_evaluated(
         done.append(
             (
                 setting,
-                {"start": iso(start), "policies": _outcomes(case, _policies(known, simple, setting.patience_pct))},
+                {"start": iso(start), "policies": _outcomes(case, policies_of(known, simple, setting.patience_pct))},
             )
         )
     return done
@@ -223,7 +223,7 @@ def job_of(setting: Setting) -> AssumedJob:
     return AssumedJob(replace(shape, host_w=setting.held_w or 0.0))
 
 
-def _policies(known: Knowledge, simple: dict[str, Policy], patience_pct: float) -> dict[str, Policy]:
+def policies_of(known: Knowledge, simple: dict[str, Policy], patience_pct: float) -> dict[str, Policy]:
     def ours(case: Case) -> list[int]:
         expected, _ = known.expected(case.problem, case.edges)
         price = price_of_time(expected, patience_pct)

@@ -9,7 +9,7 @@ Tables (all times epoch seconds of the job's clock):
   steps   at, step, rate, loss, level         telemetry of the training loop
   grid    start, dur, value, kind, signal, source   realised intensity and prices used by the accounts
   state   key, value (JSON)                   what a respawned supervisor needs; "seal" is the SHA-256 of SEALED, row by
-          row as Python shows it, from the writer's end to the next one's first commit
+          row as Python shows it: without the rows of energy while there is a writer
 
 The schema's version is SQLite's user_version; the one writer migrates. A journal that cannot be written never
 hurts the job: writes are dropped, counted and reported. A damaged one is set aside and a new one started.
@@ -78,7 +78,6 @@ SEALED = (
     "select * from state where key in ('accounts', 'books') order by key",
 )
 """What the account is made of, and the account."""
-_UNSEAL = "delete from state where key = 'seal'"
 
 CHANGES = slice(24, 28)
 """Bytes of a SQLite file that count its commits."""
@@ -146,6 +145,8 @@ class Journal:
         self._pending: list[tuple[str, Sequence[Any]]] = []
         self._kept: dict[str, Any] = {}
         """Values that `keep` has written or is about to write, by key."""
+        self._grid: Any = None
+        """The digest of the rows of the grid, which are seldom written."""
         self._left: dict[str, Any] = {}
         self._lock = threading.Lock()
         """Of the pending rows: one thread collects them, another may commit them."""
@@ -304,13 +305,16 @@ class Journal:
             db.execute("begin")
             for statement, row in rows:
                 db.execute(statement, row)
-            db.execute(_UNSEAL)
+            if self._grid is None or any(statement in (_WITHIN, _GRID) for statement, _ in rows):
+                self._grid = _digest(db, SEALED[1:2], hashlib.sha256())
+            db.execute(_STATE, ("seal", _as_json(_digest(db, SEALED[2:], self._grid.copy()).hexdigest())))
             db.execute("commit")
         except (sqlite3.Error, OverflowError, ValueError) as error:
             if db is not None and db.in_transaction:
                 db.execute("rollback")
             self.fault = f"{NOT_WRITTEN}{error}"
             self._kept.clear()  # it is unknown which of these will reach the file
+            self._grid = None
             with self._lock:
                 self._pending = rows + self._pending
             self.bound()
@@ -331,16 +335,15 @@ class Journal:
         self.commit()
         if self._db is not None:
             with contextlib.suppress(sqlite3.Error):
-                self._db.execute(_STATE, ("seal", _as_json(_digest(self._db))))
+                self._db.execute(_STATE, ("seal", _as_json(_digest(self._db, SEALED, hashlib.sha256()).hexdigest())))
             self._db.close()
             self._db = None
 
 
-def _digest(db: sqlite3.Connection) -> str:
-    digest = hashlib.sha256()
-    for row in chain.from_iterable(map(db.execute, SEALED)):
+def _digest(db: sqlite3.Connection, queries: Iterable[str], digest: Any) -> Any:
+    for row in chain.from_iterable(map(db.execute, queries)):
         digest.update(repr(row).encode("utf-8", "replace"))
-    return digest.hexdigest()
+    return digest
 
 
 def _as_json(value: Any) -> str:

@@ -88,8 +88,8 @@ class Meter:
         self._checks: dict[str, CheckedCounter] = {}
 
     def add(self, sample: Sample, *, unread: bool = False) -> tuple[Increment, ...]:
-        """The joules between this sample and the last one of the same device; none for the first. `unread`: it is no
-        reading, and its interval is a gap."""
+        """The joules between this sample and the last one of the same device; none for the first. `unread`: what was
+        drawn in the interval is assumed, the last power: a gap."""
         last = self._anchors.get(sample.uuid)
         if sample.lost:
             # what was measured stays; a board that returns with its counter intact fills the gap
@@ -106,8 +106,10 @@ class Meter:
         made = self._between(last, sample)
         if made is None:
             return ()
-        joules, method = made[0], "gap" if unread else made[1]
         dt = sample.mono_s - last.mono_s
+        joules, method = made
+        if unread:
+            joules, method = (last.power_w or 0.0) * dt, "gap"
         # a stepped wall clock or a suspended host must not place energy at times that were not measured
         t0 = last.wall_s if abs((sample.wall_s - last.wall_s) - dt) <= 2.0 else sample.wall_s - dt
         if (check := self._checks.get(sample.uuid)) is not None:
@@ -217,12 +219,8 @@ class Meter:
 
     def by_method(self, uuid: str | None = None) -> dict[Method, float]:
         """Joules by label, of one device or of all."""
-        total: dict[Method, float] = {}
-        for key, ledger in self._joules.items():
-            if uuid in (None, key):
-                for method, joules in ledger.items():
-                    total[method] = total.get(method, 0.0) + joules
-        return total
+        parts = [part for key, ledger in self._joules.items() if uuid in (None, key) for part in ledger.items()]
+        return {method: sum(joules for one, joules in parts if one == method) for method, _ in parts}
 
     @property
     def devices(self) -> frozenset[str]:
@@ -235,10 +233,9 @@ class Meter:
             for table in (self._anchors, self._joules, self._checks):
                 table.pop(uuid, None)
 
-    def counted_until_s(self, uuid: str) -> float | None:
-        """Monotonic time up to which this device's joules are counted."""
-        anchor = self._anchors.get(uuid)
-        return anchor.mono_s if anchor else None
+    def counted_until_s(self, uuids: Iterable[str], otherwise_s: float) -> float:
+        """Monotonic time up to which the joules of all of these devices are counted; `otherwise_s` if no one's are."""
+        return min((self._anchors[uuid].mono_s for uuid in uuids if uuid in self._anchors), default=otherwise_s)
 
     def verdicts(self) -> dict[str, MeterVerdict]:
         """On the energy counters of boards, where there is something to compare them with."""

@@ -238,8 +238,7 @@ class CheckedCounter(Struct):
     def jumped(self, *, ahead: bool) -> None:
         """It made an impossible step or stood still: ahead of its board it is no longer believed; back is a reset."""
         self.interrupted()
-        if ahead:
-            self.trust = "doubted"
+        self.trust = "doubted" if ahead else self.trust
 
     def compare(self, sample: Sample, dt_s: float, counter_j: float, power_j: float) -> None:
         """Take another interval. Of a counter that is found wrong just now this one is counted from power, what was

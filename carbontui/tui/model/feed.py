@@ -106,7 +106,7 @@ class JobFeed:
     ) -> None:
         """`read_log` and `whole_run` read the files of a finished job, which has no supervisor any more; `away` as of
         the target. `with_log` False: its output is not read."""
-        self._socket = socket
+        self.socket = socket
         self._post = post
         self.read_log = read_log
         self._whole_run = whole_run
@@ -145,7 +145,7 @@ class JobFeed:
         tries = 0
         while True:
             try:
-                self._link = await link.ViewerLink.connect(self._socket)
+                self._link = await link.ViewerLink.connect(self.socket)
                 tries = 0
                 self._post(Connection("live"))
                 await self._follow(self._link)

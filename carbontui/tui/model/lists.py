@@ -76,11 +76,8 @@ class ListedJob:
     @property
     def needs_attention(self) -> bool:
         """Whether it stands still or came to a bad end."""
-        return (
-            self.status.state in ("failed", "lost", "paused", "unloaded", "waiting")
-            or self.lost_touch
-            or bool(situation.diverged(self.status))
-        )
+        still = self.state in ("failed", "lost", "paused", "unloaded", "waiting")
+        return still or self.lost_touch or bool(situation.diverged(self.status))
 
     @property
     def sought(self) -> str:

@@ -24,8 +24,8 @@ from carbontui.tui.screens.overruling import Answers, PendingOverride
 from carbontui.tui.terminal import keys, palette
 from carbontui.tui.widgets import boards
 from carbontui.tui.widgets.bottom import KeyLine, StatusLine
-from carbontui.tui.widgets.cells import CellRow, Cells, folded, spread
-from carbontui.tui.widgets.tables import JobTable, counted, cut
+from carbontui.tui.widgets.cells import CellRow, Cells, cut, folded, spread
+from carbontui.tui.widgets.tables import JobTable, counted
 
 DRAW_EVERY_S = 1.0
 """The table is redrawn at most this often, whatever the number of jobs; keys redraw it at once."""
@@ -330,7 +330,5 @@ class Jobs(Answers):
         told = zip(asked, await asyncio.gather(*sent), strict=True)
         answers = [(ok, f"{job.status.name}: {text}") for (job, _), (ok, text) in told]
         refused = [text for ok, text in answers if not ok]
-        if refused:
-            self.answer("; ".join(refused), ok=False)
-        else:
-            self.answer(answers[0][1] if len(answers) == 1 else f"{verb}: {len(answers)} jobs")
+        done = answers[0][1] if len(answers) == 1 else f"{verb}: {len(answers)} jobs"
+        self.answer("; ".join(refused) or done, ok=not refused)

@@ -12,6 +12,22 @@ from carbontui.tui.terminal import palette
 from carbontui.tui.widgets import plan_text
 from carbontui.tui.widgets.cells import CellRow
 
+SHAPES = (
+    (palette.NOW, "now", "now: left of it what was, right of it what is forecast and planned"),
+    (palette.HATCH * 3, "hatch", "the training stands still: paused, unloaded or not started"),
+    (palette.BAR[8], "running", "at full speed"),
+    (palette.DENSE, "capped", "capped, or running part of the time"),
+    (palette.BAR[8], "beyond", "hours after the work is done"),
+    (palette.STIPPLE, "past", "the upper part of the forecast's 80 % band"),
+    (palette.BROKEN, "dim", "the axis does not begin at zero"),
+    (palette.DOTTED, "dim", "the deadline"),
+    (palette.DASH * 2, "capped", "watts: the cap"),
+    (palette.DASH * 2, "paused", "watts: what a pause draws with the model in memory (parked)"),
+    (palette.POINT, "strong", "frontier: the budget in force; leftmost is at full speed"),
+    (palette.KNOB, "preview", "the budget previewed; enter commits it, esc returns"),
+)
+"""(shape, ink, meaning)"""
+
 
 def help_rows(screen: Screen[str | None]) -> list[CellRow]:
     """Every key that works on this screen now, and the marks of numbers and charts."""
@@ -23,30 +39,10 @@ def help_rows(screen: Screen[str | None]) -> list[CellRow]:
             rows.append([(f"{shown:>9}  ", "strong"), (binding.tooltip, "text")])
     rows.append([("   ctrl+p  ", "strong"), ("every action by name", "text")])
     rows += [[], [("  marks behind numbers", "title")]]
-    for mark, meaning in figures.MEANING.items():
-        rows.append([(f"{mark or 'none':>9}  ", "strong"), (meaning, "dim")])
+    rows += [[(f"{mark or 'none':>9}  ", "strong"), (said, "dim")] for mark, said in figures.MEANING.items()]
     rows += [[], [("  marks in charts", "title")]]
-    for shape, style_name, meaning in _shapes():
-        rows.append([(f"{shape:>9}", style_name), ("  ", "dim"), (meaning, "dim")])
+    rows += [[(f"{shape:>9}", ink), ("  ", "dim"), (meaning, "dim")] for shape, ink, meaning in SHAPES]
     return rows
-
-
-def _shapes() -> list[tuple[str, str, str]]:
-    """(shape, ink, meaning)"""
-    return [
-        (palette.NOW, "now", "now: left of it what was, right of it what is forecast and planned"),
-        (palette.HATCH * 3, "hatch", "the training stands still: paused, unloaded or not started"),
-        (palette.BAR[8], "running", "at full speed"),
-        (palette.DENSE, "capped", "capped, or running part of the time"),
-        (palette.BAR[8], "beyond", "hours after the work is done"),
-        (palette.STIPPLE, "past", "the upper part of the forecast's 80 % band"),
-        (palette.BROKEN, "dim", "the axis does not begin at zero"),
-        (palette.DOTTED, "dim", "the deadline"),
-        (palette.DASH * 2, "capped", "watts: the cap"),
-        (palette.DASH * 2, "paused", "watts: what a pause draws with the model in memory (parked)"),
-        (palette.POINT, "strong", "frontier: the budget in force; leftmost is at full speed"),
-        (palette.KNOB, "preview", "the budget previewed; enter commits it, esc returns"),
-    ]
 
 
 NUMBERS = {

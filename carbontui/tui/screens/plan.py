@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from carbontui import link, protocol, units
+from carbontui.text import figures
 from carbontui.text.plan import difference
 from carbontui.text.statements import rendered
 from carbontui.tui.model.feed import JobFeed
@@ -35,10 +36,9 @@ EVENTS_MOST = 200
 
 
 class PlanChart(ForecastChart):
-    """The forecast with a pointer beneath it: `at_s` is its position, `marked` the hours about to be forbidden."""
+    """The forecast with a pointer beneath it: `at_s` is its position."""
 
     at_s: float | None = None
-    marked: tuple[float, float] | None = None
     with_axis = True
 
     def draw(self, width: int, height: int) -> list[CellRow]:
@@ -46,15 +46,7 @@ class PlanChart(ForecastChart):
         if self.view_state is None or self.at_s is None:
             return rows
         view = window(self.view_state, width - GUTTER)
-        cells = [" "] * view.columns
-        if self.marked is not None:
-            for column in range(view.column(self.marked[0]), view.column(self.marked[1] - 1.0) + 1):
-                if 0 <= column < view.columns:
-                    cells[column] = palette.HATCH
-        column = view.column(self.at_s)
-        if 0 <= column < view.columns:
-            cells[column] = palette.POINTER
-        return [*rows, [(" " * GUTTER, "dim"), ("".join(cells), "preview")]]
+        return [*rows, [(" " * (GUTTER + view.column(self.at_s)) + palette.POINTER, "preview")]]
 
 
 class SlotWords(Cells):
@@ -88,9 +80,7 @@ class PlanPage(Commands):
         Binding("shift+right", "move(4)", "4 slots on", id="slot_right4", show=False, tooltip="Four slots on"),
         Binding("home", "move(-100000)", "now", id="slot_now", show=False, tooltip="The current slot"),
         Binding("end", "move(100000)", "deadline", id="slot_end", show=False, tooltip="The last slot"),
-        Binding("space", "mark", "mark hours", id="mark_hours", tooltip="Begin or end marking hours to forbid"),
-        Binding("f", "forbid", "type hours", id="forbid", tooltip="Type hours that must not run: 22:00-06:00"),
-        Binding("enter", "commit", "forbid them", id="forbid_marked", tooltip="Forbid the marked hours"),
+        Binding("f", "forbid", "forbid hours", id="forbid", tooltip="Type hours that must not run: 22:00-06:00"),
         Binding("x", "allow", "allow", id="allow", tooltip="Let the forbidden hours under the cursor run, else all"),
         Binding("up,k", "scroll(-1)", "up", id="plan_up", show=False, tooltip="A line up"),
         Binding("down,j", "scroll(1)", "down", id="plan_down", show=False, tooltip="A line down"),
@@ -110,7 +100,6 @@ class PlanPage(Commands):
         self.feed, self._view_state, self._past, self.readonly = feed, view_state, past, readonly
         self._cursor_s: float | None = None
         """When the slot under the cursor begins; None: the current slot."""
-        self._anchor_s: float | None = None
         self._asked_end_s = 0.0
         self._answer = ""
         self._overrides = PendingOverride(link.whoami())
@@ -169,26 +158,11 @@ class PlanPage(Commands):
         edges, slot = self._edges(), self.slot
         return (edges[slot], edges[slot + 1]) if slot >= 0 else None
 
-    def marked(self) -> tuple[float, float] | None:
-        """The marked hours, as far as they are still to come."""
-        edges, plan = self._edges(), self._view_state().plan
-        if self._anchor_s is None or not edges or plan is None:
-            return None
-        if self._cursor_s is not None and max(self._anchor_s, self._cursor_s) + plan.slot_s <= edges[0]:
-            return None
-        first, last = sorted((self._place(self._anchor_s), self.slot))
-        return edges[first], edges[last + 1]
-
     def action_move(self, slots: int) -> None:
         edges = self._edges()
         if edges:
             place = max(0, min(len(edges) - 2, self.slot + slots))
             self._cursor_s = edges[place] if place else None
-        self._changed()
-
-    def action_mark(self) -> None:
-        pointed = self._pointed()
-        self._anchor_s = pointed[0] if self._anchor_s is None and pointed else None
         self._changed()
 
     def _changed(self) -> None:
@@ -200,11 +174,9 @@ class PlanPage(Commands):
 
     def _ask(self) -> None:
         self._answer = "asking ..."
-        marked, pointed = self.marked(), self._pointed()
+        pointed = self._pointed()
         self._asked_end_s = pointed[1] if pointed else 0.0
-        if marked is not None:
-            self._ask_for(protocol.Preview(0, forbid=f"{units.iso(marked[0])}/{units.iso(marked[1])}"))
-        elif pointed is not None:
+        if pointed is not None:
             self._ask_for(protocol.Preview(0, slot=units.iso((pointed[0] + pointed[1]) / 2)))
         else:
             self._answer = ""
@@ -262,11 +234,11 @@ class PlanPage(Commands):
     def _draw(self) -> None:
         view_state = self._drawn = self._view_state()
         chart, pointed = self.query_one(PlanChart), self._pointed()
-        chart.at_s, chart.marked = None if pointed is None else sum(pointed) / 2, self.marked()
+        chart.at_s = None if pointed is None else sum(pointed) / 2
         chart.show_levels(view_state, self._past(), None)
         slot = self.query_one(SlotWords)
         slot.rows = [plan_text.slot_row(*pointed, view_state)] if pointed else [[(" no plan to ask about", "dim")]]
-        slot.rows.append([(" ", "text"), (self._answer, "preview" if self.marked() else "text")])
+        slot.rows.append([(" ", "text"), (self._answer, "text")])
         slot.redraw()
         course = self.query_one(Course)
         course.rows = plan_text.course_rows(view_state, course.content_size.width)
@@ -283,13 +255,11 @@ class PlanPage(Commands):
         if keys.asking(self):
             return False
         view_state = self._view_state()
-        if action in ("mark", "forbid", "allow", "commit") and (self.readonly or view_state.over):
+        if action in ("forbid", "allow") and (self.readonly or view_state.over):
             return False
-        if action == "commit":
-            return self._anchor_s is not None
         if action == "allow":
             return bool(view_state.status.forbidden)
-        return not (action in ("move", "mark") and view_state.plan is None)
+        return not (action == "move" and view_state.plan is None)
 
     async def action_forbid(self) -> None:
         from carbontui.tui.widgets.prompt import AskText
@@ -305,14 +275,10 @@ class PlanPage(Commands):
             self._changed()
 
         hint = "22:00-06:00, fri 09:00-12:00 or daily 17:00-20:00; what they cost is shown above"
-        await self.mount(AskText("hours that must not run", hint, "", _some, answered, typed))
-
-    def action_commit(self) -> None:
-        marked = self.marked()
-        if marked is not None:
-            self._anchor_s = None
-            self.send("forbid", {"hours": f"{units.iso(marked[0])}/{units.iso(marked[1])}"})
-            self._changed()
+        now_s, pointed = self._view_state().now_s, self._pointed()
+        here = f"{figures.clock(pointed[0], now_s)}-{figures.clock(pointed[1], pointed[1])}" if pointed else ""
+        offered = here if units.hours(here, now_s) != here else ""  # a date is not typed that way
+        await self.mount(AskText("hours that must not run", hint, offered, _some, answered, typed))
 
     def action_allow(self) -> None:
         """Allow the forbidden hours under the cursor, else all of them."""
@@ -326,11 +292,7 @@ class PlanPage(Commands):
             self.send("allow", {})
 
     def action_leave(self) -> None:
-        if self._anchor_s is not None:
-            self._anchor_s = None
-            self._changed()
-        else:
-            self.dismiss(None)
+        self.dismiss(None)
 
 
 def _shown_of(view_state: ViewState) -> tuple[object, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, zip_longest
 
 from carbontui import protocol
 from carbontui.text import figures, situation
@@ -47,16 +47,12 @@ class WattRows(ViewCells):
         top = max([*(g.limit_w or 0.0 for g in gpus), *(g.power_w or 0.0 for g in gpus), 1.0])
         if len(gpus) <= height:
             return [self._board(status, i, gpu, width, top) for i, gpu in enumerate(gpus)]
-        if (len(gpus) + 1) // 2 <= height and width >= 76:
-            half = (width - 2) // 2
-            rows = []
-            for i in range(height):
-                row: CellRow = []
-                for index in (i, i + (len(gpus) + 1) // 2):
-                    if index < len(gpus):
-                        row += [*fit(self._board(status, index, gpus[index], half, top), half), ("  ", "text")]
-                rows.append(row)
-            return rows
+        half, tall = (width - 2) // 2, (len(gpus) + 1) // 2
+        if tall <= height and width >= 76:
+            cells = [fit(self._board(status, i, gpu, half, top), half) for i, gpu in enumerate(gpus)]
+            return [
+                [*left, ("  ", "text"), *right] for left, right in zip_longest(cells[:tall], cells[tall:], fillvalue=())
+            ]
         shared = any(gpu.own_w is not None for gpu in gpus)
         return [self._shared(gpus, width) if shared else line(gpus, width)]
 
@@ -176,7 +172,8 @@ def line(gpus: Sequence[protocol.Gpu], width: int, host: str = "") -> CellRow:
     powers = [gpu.power_w for gpu in gpus if gpu.power_w is not None]
     if width_of(row) + len(limit) + 5 > width:
         unreadable = f", {len(gpus) - len(powers)} unknown" if len(powers) < len(gpus) else ""
-        each = f" {min(powers):.0f}–{max(powers):.0f} W each{unreadable}" if powers else " watts unknown"
+        ends = dict.fromkeys(f"{end(powers):.0f}" for end in (min, max)) if powers else ()
+        each = f" {'–'.join(ends)} W each{unreadable}" if powers else " watts unknown"
         row = [row[0], (each, "strong")]
     row.append((f" / {limit} W" if limit else " W", "dim"))
     top = max([*limits, *powers, 1.0])

@@ -12,9 +12,8 @@ from carbontui.tui.model import state_text
 from carbontui.tui.model.feed import LogPiece
 from carbontui.tui.model.loglines import LogLines, LogRow
 from carbontui.tui.model.view_state import ViewState
-from carbontui.tui.terminal import palette
 from carbontui.tui.widgets import plan_text
-from carbontui.tui.widgets.cells import CellRow, Cells, ViewCells, folded, spread, width_of
+from carbontui.tui.widgets.cells import CellRow, Cells, ViewCells, cut, folded, spread, width_of
 
 
 class StatusLine(Cells):
@@ -53,9 +52,7 @@ class StatusLine(Cells):
             return [[(f" {told}", style_name)] if told else []]
         more = f" ({len(self.notices) - 1} more: i)" if len(self.notices) > 1 else ""
         room = width - len(more) - 5 - (len(told) + 1 if self.offer else 0)
-        first = self.notices[0]
-        if len(first) > room:
-            first = first[: max(0, room - 1)] + palette.ELLIPSIS
+        first = self.notices[0] if len(self.notices[0]) <= room else cut(self.notices[0], room)
         return [spread(width, [(" ! ", "warning"), (first, "text"), (more, "dim")], last)]
 
 

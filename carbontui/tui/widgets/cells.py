@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterable
 from functools import lru_cache
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.color import Color as RichColor
 from rich.segment import Segment
 from rich.style import Style
@@ -205,6 +205,14 @@ def _cut(text: str, width: int) -> tuple[str, int]:
             return text[:index], used
         used += wide
     return text, used
+
+
+def cut(text: str, cells: int, *, right: bool = False) -> str:
+    """The text in exactly this many cells, right-aligned if `right`, with an ellipsis if truncated."""
+    if cells < 1 or cell_len(text) > cells:
+        return set_cell_size(text, max(0, cells - 1)) + palette.ELLIPSIS if cells > 0 else ""
+    fill = " " * (cells - cell_len(text))
+    return fill + text if right else text + fill
 
 
 def width_of(row: CellRow) -> int:

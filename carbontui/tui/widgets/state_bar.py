@@ -6,14 +6,12 @@ from __future__ import annotations
 import textwrap
 import time
 
-from rich.cells import set_cell_size
-
 from carbontui.text import account, situation
 from carbontui.tui.model import state_text
 from carbontui.tui.model.feed import Connection
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
-from carbontui.tui.widgets.cells import CellRow, Cells, spread, width_of
+from carbontui.tui.widgets.cells import CellRow, Cells, cut, spread, width_of
 
 _NAME_LEAST = 8
 READ_S = 3.0
@@ -41,16 +39,12 @@ class StateBar(Cells):
     def _still_read(self, view_state: ViewState | None, now_s: float) -> bool:
         """Whether what stands there is to stay a while: a replay plans every second or two, faster than one reads."""
         shown = self.view_state
-        if (
-            shown is None
-            or view_state is None
-            or view_state.series.replay_speed is None
-            or now_s - self._since_s >= READ_S
-        ):
+        if shown is None or view_state is None or now_s - self._since_s >= READ_S:
             return False
         old, new = shown.status, view_state.status
         applied = (one.situation and one.situation.applied for one in (old, new))
-        return old.state == new.state and len(set(applied)) == 1 and old.override == new.override
+        same = old.state == new.state and len(set(applied)) == 1 and old.override == new.override
+        return same and view_state.series.replay_speed is not None
 
     def draw(self, width: int, height: int) -> list[CellRow]:
         view_state = self.view_state
@@ -89,8 +83,7 @@ class StateBar(Cells):
             name = [(status.name, "strong")]
         if width_of(name) > room:
             # a name cut short still tells one job from another; below a few letters it tells nothing
-            short = set_cell_size(status.name, max(0, room - 1)).rstrip() + palette.ELLIPSIS
-            name = [(short, "strong")] if room > 6 else []
+            name = [(cut(status.name, room), "strong")] if room > 6 else []
         return spread(width, left, [*name, *end])
 
     def _link(self) -> tuple[str, str]:

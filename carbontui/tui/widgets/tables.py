@@ -7,19 +7,18 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from carbontui import protocol
 from carbontui.text import figures, situation
 from carbontui.tui.model import state_text
 from carbontui.tui.model.lists import JobList, ListedJob
 from carbontui.tui.terminal import palette
 from carbontui.tui.widgets import levels
-from carbontui.tui.widgets.cells import CellRow, Cells, Span
+from carbontui.tui.widgets.cells import CellRow, Cells, Span, cut
 from carbontui.tui.widgets.scale import bars
 from carbontui.tui.widgets.timeline import axis
 
 MARKED = 4
 """Cells of the marks before a row."""
-NAME_LEAST, STATE_CELLS, BAR_CELLS, SPARK_CELLS = 10, 9, 5, 6
+NAME_LEAST, STATE_CELLS, BAR_CELLS, SPARK_CELLS, LOSS_CELLS = 10, 9, 5, 6, 13
 ROOMY, WIDE = 110, 150
 """Cells from which a table has more columns."""
 
@@ -30,14 +29,6 @@ def under_cursor(row: CellRow, width: int) -> CellRow:
         (text, f"{how}/cursor" if isinstance(how, str) and "/" not in how else how) for text, how in row
     ]
     return [*painted, (" " * width, "text/cursor")]
-
-
-def cut(text: str, cells: int, *, right: bool = False) -> str:
-    """The text in exactly this many cells, right-aligned if `right`, with an ellipsis if truncated."""
-    if cells < 1 or cell_len(text) > cells:
-        return set_cell_size(text, max(0, cells - 1)) + palette.ELLIPSIS if cells > 0 else ""
-    fill = " " * (cells - cell_len(text))
-    return fill + text if right else text + fill
 
 
 def _ink(job: ListedJob) -> str:
@@ -88,8 +79,8 @@ def _loss(job: ListedJob, now_s: float) -> Span:
     if last is not None and not last.finite:
         return f"{said:<{SPARK_CELLS}}", "fault"
     losses = job.view_state.series.loss if job.view_state is not None else ()
-    spark = bars(losses, SPARK_CELLS) if len(losses) > 1 else ""
-    return said and f"{said} {spark:<{SPARK_CELLS}}", _ink(job)
+    room = min(SPARK_CELLS, LOSS_CELLS - 2 - len(said))
+    return said and f"{said} {bars(losses, room) if len(losses) > 1 else '':<{room}}", _ink(job)
 
 
 def _gpus(job: ListedJob, now_s: float) -> Span:
@@ -130,7 +121,7 @@ class JobTable(Cells):
         TableColumn("ENDS", 11, _ends, 60, "finish"),
         TableColumn("CO₂ END", 11, _grams, 40, "CO2"),
         TableColumn("VS NOW", 7, _less, 52),
-        TableColumn("LOSS", 7 + SPARK_CELLS, _loss, ROOMY),
+        TableColumn("LOSS", LOSS_CELLS, _loss, ROOMY),
     )
     listed = JobList()
     now_s = 0.0
@@ -199,5 +190,5 @@ class JobTable(Cells):
 
 def counted(jobs: tuple[ListedJob, ...]) -> str:
     """'4 live' or 'no job is running here'."""
-    alive = sum(job.status.state in protocol.LIVE_STATES for job in jobs)
+    alive = sum(job.live for job in jobs)
     return f"{alive} live" if alive else "no job is running here"

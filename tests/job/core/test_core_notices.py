@@ -1,11 +1,16 @@
 """One line each for what a person should know: what makes the watts wrong first, and nothing twice."""
 
+from dataclasses import replace
+
 import pytest
 from drawn import drawn
-from states import NOW_S, board, inputs, job_state, limits
+from msgspec import structs
+from states import NOW_S, board, decided, inputs, job_state, limits, rank, settled
 
 from carbontui import protocol
+from carbontui.account.estimate import Blocks
 from carbontui.job.supervisor.core.state.boards import Boards
+from carbontui.job.supervisor.core.state.job import with_inputs
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.core.view import notices
@@ -51,6 +56,34 @@ def test_a_training_past_its_stated_total_says_that_its_end_is_not_known():
     (line,) = told(job_state(progress=Progress(steps_total=200, step=250)))
     assert "passed the 200 steps" in line and "when it ends is not known" in line
     assert told(job_state(progress=Progress(steps_total=200, step=201))) == ()
+
+
+FAST = Progress(step=900, ref_steps=600, ref_time_s=600.0, ref_wall_s=600.0, blocks=Blocks(100, (50.0,) * 30))
+"""A step a second in its last ten minutes, two in the hour before."""
+
+
+@pytest.mark.parametrize(
+    ("util", "seconds", "fields", "words"),
+    [
+        (0.97, 400, {"ref_time_s": 300.0}, ""),
+        (0.97, 400, {}, "slower: 1 steps/s in its last 10 min at full speed, 2 over all of it"),
+        (0.97, 400, {"quiet_wall_s": 180.0}, "3 min (one takes 1 s); its boards compute, as in an evaluation"),
+        (0.0, 70, {"quiet_wall_s": 180.0}, "3 min (one takes 1 s); none of its boards has computed for 70 s"),
+        (None, 70, {"quiet_wall_s": 180.0}, "no step has ended for 3 min (one takes 1 s)"),
+        (0.0, 400, {"ref_steps": 0}, "none of its boards has computed for 7 min"),
+        (0.4, 400, {"core_wait": 0.3}, "computed 40 % of the last 5 min; for the rest they waited for the training"),
+    ],
+)
+def test_what_holds_a_training_up_is_said_as_steps_and_boards_show_it(util, seconds, fields, words):
+    first, seen = (inputs(at_s, boards=(board(util=util),), ranks=(rank(step=900),)) for at_s in (NOW_S, NOW_S + 9.0))
+    state = settled(job_state(progress=structs.replace(FAST, **fields)), first)
+    assert state.decision.state == "running"
+    for _ in range(seconds):
+        state = replace(with_inputs(state, seen), progress=state.progress)
+    (*lines,) = told(state, seen)
+    assert words in "".join(lines) and len(lines) == bool(words)
+    held = replace(state, decision=decided("paused", "pause"))
+    assert told(held, seen) == () and with_inputs(held, seen).activity.seen_s == 0.0
 
 
 def test_what_the_agent_notices_is_told_as_it_is():

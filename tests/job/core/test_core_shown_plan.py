@@ -245,6 +245,7 @@ def test_rows_sum_to_their_total_and_the_plan_lies_on_its_frontier(name, size):
         assert plan.finish == told.finish_expected == told.at_end.finish
     # the plan in force is on a frontier that never rises
     chosen = curve.points[curve.chosen]
+    assert not open_pause or len(curve.points) == 1, "what does no work is no choice beside what does"
     assert chosen.gco2_g == pytest.approx(36.0 + plan.gco2_g) and chosen.finish_s == pytest.approx(
         units.from_iso(plan.finish) - NOW_S, abs=0.01
     )

@@ -266,7 +266,7 @@ def _announcements(before: JobState, after: JobState, inputs: Inputs) -> tuple[E
         found += [Record("override_over", {"mode": over.mode, "by": over.by}), Replan(ended)]
     if after.caps_hold != before.caps_hold:
         found.append(Replan(statement("cause_caps") if after.caps_hold else statement("cause_no_caps")))
-    if before.decision.state == "waiting" != new.state and after.plan is not None and after.curve is None:
+    if (before.decision.state, new.state) == ("waiting", "starting") and after.plan is not None and after.curve is None:
         found.append(Replan(statement("cause_start")))  # without the caps that were expected
     if after.epoch is not None and after.epoch != before.epoch:
         found.append(Record("epoch", {"number": after.epoch, "step": after.progress.step, "loss": after.last_loss}))

@@ -142,10 +142,8 @@ class Accounting:
             if sample.uuid in watched or (known and not is_board(sample.uuid)):
                 self._share[sample.uuid] = sample.share
                 if sample.uuid not in self.meter.devices and is_board(sample.uuid):
-                    first = self.first_counts.before(sample) or sample
-                    if (unread := self.first_counts.unread(first)) is not None:
-                        self.meter.add(unread)
-                    self._book(self.meter.add(first, unread=True), state)
+                    for first in self.first_counts.before(sample):
+                        self._book(self.meter.add(first, unread=True), state)
                 self._book(self.meter.add(sample), state)
 
     def take_back(self, device: str, rows: list[tuple[float, float, str, str]] | None) -> float:

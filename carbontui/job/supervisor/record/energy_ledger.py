@@ -42,33 +42,31 @@ class FirstCounts:
     def __init__(self, directory: Path, created_s: float = 0.0) -> None:
         self._path, self._created_s = directory / FILE, created_s
         self._rows: dict[str, _Row] | None = None
-        self._begun_s: dict[str, float] = {}
 
-    def before(self, sample: Sample) -> Sample | None:
-        """What is known of this board before its first `sample`; None if nothing is."""
+    def before(self, sample: Sample) -> list[Sample]:
+        """What is known of this board before its first `sample`, earliest first: its count at the command's start, or
+        the second that a 1 s average covers and, without a counter, what it drew in the mean since that start."""
         if self._rows is None:
             try:
                 rows = untrusted.decode(self._path.read_bytes(), list[_Row])
             except (OSError, ValueError):
                 rows = []
             self._rows = {row.uuid: row for row in rows}
-            self._begun_s = {row.uuid: row.mono_s for row in rows}
-        row = self._rows.pop(sample.uuid, None)
+        row, found = self._rows.pop(sample.uuid, None), []
+        since_s = 0.0 if row is None else sample.mono_s - row.mono_s
         if row is not None and row.energy_mj is not None and sample.energy_uj is not None:
-            if 0 < sample.mono_s - row.mono_s < NEAR_S:
-                counted = {"energy_uj": row.energy_mj * 1000, "power_w": None}
-                return msgspec.structs.replace(sample, mono_s=row.mono_s, wall_s=row.wall_s, **counted)
-        elif sample.kind == "avg1s" and sample.wall_s - self._created_s >= AVERAGE_S:
-            return self._earlier(sample, AVERAGE_S)
-        return None
+            return [_earlier(sample, since_s, None, row.energy_mj * 1000)] if 0 < since_s < NEAR_S else []
+        if sample.kind == "avg1s" and sample.wall_s - self._created_s >= AVERAGE_S:
+            found = [_earlier(sample, AVERAGE_S, sample.power_w)]
+        if row is not None and sample.energy_uj is None and AVERAGE_S * len(found) < since_s < UNREAD_S:
+            mean_w = sample.power_w if row.power_mw is None else row.power_mw / 1000
+            found.insert(0, _earlier(sample, since_s, mean_w))
+        return found
 
-    def unread(self, first: Sample) -> Sample | None:
-        """As if a board without a counter had drawn what it first drew since the command began; None after long."""
-        since_s = first.mono_s - self._begun_s.get(first.uuid, first.mono_s)
-        return self._earlier(first, since_s) if first.energy_uj is None and 0 < since_s < UNREAD_S else None
 
-    def _earlier(self, sample: Sample, by_s: float) -> Sample:
-        return msgspec.structs.replace(sample, energy_uj=None, mono_s=sample.mono_s - by_s, wall_s=sample.wall_s - by_s)
+def _earlier(sample: Sample, by_s: float, power_w: float | None, energy_uj: int | None = None) -> Sample:
+    times = {"mono_s": sample.mono_s - by_s, "wall_s": sample.wall_s - by_s}
+    return msgspec.structs.replace(sample, energy_uj=energy_uj, power_w=power_w, **times)
 
 
 ROW_WALL_S = 10.0

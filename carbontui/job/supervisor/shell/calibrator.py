@@ -87,8 +87,7 @@ class Calibrator:
     def _observe(self, inputs: Inputs) -> power.CalibrationInput:
         state, leader, meter = self.door.state, inputs.leader, self.accounting.meter
         limits = [limit for reading in inputs.devices if (limit := calibration.in_force_w(reading)) is not None]
-        until = (meter.counted_until_s(reading.uuid) for reading in inputs.devices)
-        counted = [moment for moment in until if moment is not None]
+        uuids = [reading.uuid for reading in inputs.devices]
         refused = interrupted = ""
         level = state.calibrating.level
         if level is not None and level.kind == "cap" and inputs.mono_s - self._asked_s > ANSWERED_S:
@@ -102,8 +101,8 @@ class Calibrator:
             wall_s=inputs.now_s,
             step=leader.step if leader else 0,
             timed=leader.timed_mono if leader else None,
-            energy_j=sum(meter.joules(reading.uuid) for reading in inputs.devices),
-            energy_mono_s=min(counted, default=inputs.mono_s),
+            energy_j=sum(map(meter.joules, uuids)),
+            energy_mono_s=meter.counted_until_s(uuids, inputs.mono_s),
             limit_w=min(limits, default=None),
             paused=state.decision.state == "paused",
             disturbed=self.recorder.words(disturbed) if disturbed else interrupted,

@@ -104,6 +104,7 @@ class JobState:
     decision: Decision = STARTING
     override: Overrides = field(default_factory=Overrides)
     forbidden: tuple[ForbiddenHours, ...] = ()
+    activity: measured.Activity = measured.NO_ACTIVITY
     measured: Measured = field(default_factory=Measured)
     boards: Boards = field(default_factory=Boards)
     membership: Membership = field(default_factory=Membership)
@@ -233,6 +234,12 @@ def with_inputs(state: JobState, inputs: Inputs) -> JobState:
         )
     else:
         work = progress.rested(state.progress)
+    # a duty cycle lets boards rest, and one that no process of it is on is not its
+    plain = running and state.asked.duty is None
+    busy = [one.util for one in inputs.devices if one.util is not None and one.pids != () and not one.lost]
+    activity = state.activity if plain else measured.NO_ACTIVITY
+    if busy and plain and settled and inputs.readings_age_s < FRESH_WATTS_S:
+        activity = activity.plus(busy, inputs.dt_wall_s)
     known = state.measured
     # the reading itself must be from the new state, not the time of looking at it
     if inputs.readings.mono_s - state.changed_mono_s > SETTLE_WALL_S and inputs.readings_age_s < FRESH_WATTS_S:
@@ -244,6 +251,7 @@ def with_inputs(state: JobState, inputs: Inputs) -> JobState:
         limit_s=state.limit_s if inputs.ends_s is None else inputs.ends_s,
         progress=work,
         measured=known,
+        activity=activity,
         boards=_see_boards(state, inputs),
         membership=membership.update(state.membership, inputs),
         caps_hold=state.spec.cap and boards.take_limits(inputs.devices),

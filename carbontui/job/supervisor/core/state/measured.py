@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, get_args
 
@@ -12,6 +12,11 @@ MEMORY = 120
 """Window of the mean in samples; older ones have little weight."""
 PAUSE_MAX_S, RESUME_MAX_S = 60.0, 600.0
 """A longer wait had another cause than the pause or resume itself."""
+
+BUSY_S = 300.0
+"""Window of the mean of the boards' utilisation."""
+IDLE = 0.05
+"""A board that is less busy computes nothing."""
 
 PowerState = Literal["full", "parked", "idle"]
 
@@ -30,6 +35,25 @@ class Mean(NamedTuple):
 NO_MEAN = Mean()
 Means = dict[str, Mean]
 """By GPU UUID. Never mutated: replaced by a new one."""
+
+
+class Activity(NamedTuple):
+    """How busy the boards have been since the training was last held."""
+
+    busy: float = 0.0
+    """Mean of the last minutes and of all boards."""
+    seen_s: float = 0.0
+    idle_s: float = 0.0
+    """For how long now no board has computed."""
+
+    def plus(self, busy: Sequence[float], dt_s: float) -> Activity:
+        """`busy` by board, for `dt_s` more."""
+        seen_s = min(BUSY_S, self.seen_s + dt_s)
+        mean = self.busy + (sum(busy) / len(busy) - self.busy) * (dt_s / seen_s if seen_s else 0.0)
+        return Activity(mean, seen_s, self.idle_s + dt_s if max(busy) < IDLE else 0.0)
+
+
+NO_ACTIVITY = Activity()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 
 from carbontui.job.supervisor.core.planning import finish
@@ -9,6 +10,7 @@ from carbontui.job.supervisor.core.rules import allowance_rules, site_claim, unl
 from carbontui.job.supervisor.core.state import boards, membership
 from carbontui.job.supervisor.core.state.inputs import FRESH_S, Inputs
 from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.measured import BUSY_S
 from carbontui.power.messages import Capability, Reading
 from carbontui.protocol import Statement, statement, written
 
@@ -48,6 +50,7 @@ def notices(state: JobState, inputs: Inputs, ours: Iterable[Statement]) -> list[
     found += board_notices(inputs.devices, inputs.readings_age_s, unread)
     if inputs.readings.mono_s and (missing := boards.unseen(state.boards, inputs)):
         found.append(statement("boards_unseen", count=len(missing)))
+    found += pace_notices(state, inputs)
     if state.tried.result is not None and (inputs.child.state != "running" or inputs.child.age_s < TRIED_S):
         found.append(state.tried.result)
     if unload_rules.offered(state, inputs):
@@ -57,6 +60,34 @@ def notices(state: JobState, inputs: Inputs, ours: Iterable[Statement]) -> list[
         found.append(state.plan_fault)
     found += condition_notices(inputs.devices)
     return found + limit_notices(inputs)
+
+
+QUIET_S, QUIET_STEPS, IDLE_S = 120.0, 30, 60.0
+"""No step for this long and for as long as so many take, no board that computes for this long: worth a word."""
+SLOW, SLACK = 0.8, 0.6
+"""Of its own rate, and of the boards' time: below it something holds the training up."""
+CORE_WAIT = 0.1
+
+
+def pace_notices(state: JobState, inputs: Inputs) -> list[Statement]:
+    """One or none: what holds the training up where nothing of ours does, as far as its steps and its boards show."""
+    work, seen, decided = state.progress, state.activity, state.decision.state
+    if decided not in ("running", "throttled") or state.asked.duty or state.clock.replay:
+        return []
+    rate = work.ref_rate
+    idle = statement("boards_idle", idle_s=seen.idle_s) if seen.idle_s >= IDLE_S else None
+    captured = inputs.leader is not None and inputs.leader.captured
+    if rate and not captured and work.quiet_wall_s >= max(QUIET_S, QUIET_STEPS / rate):
+        doing = statement("boards_compute") if seen.seen_s and not seen.idle_s else idle
+        return [statement("steps_stopped", quiet_s=work.quiet_wall_s, step_s=1 / rate, boards=doing)]
+    core = statement("core_wait", share=work.core_wait) if work.core_wait >= CORE_WAIT else None
+    if seen.seen_s >= BUSY_S and seen.busy < SLACK:
+        return [idle or statement("boards_wait", busy=seen.busy, seen_s=seen.seen_s, core=core)]
+    steps, whole_s = work.blocks.size * len(work.blocks.times), math.fsum(work.blocks.times)
+    long = work.ref_wall_s >= BUSY_S and whole_s >= 2 * work.ref_time_s
+    if rate and long and decided == "running" and rate < SLOW * steps / whole_s:
+        return [statement("slower", rate=rate, whole=steps / whole_s, last_s=work.ref_wall_s, core=core)]
+    return []
 
 
 def limit_notices(inputs: Inputs) -> list[Statement]:
@@ -98,6 +129,8 @@ def _whose(reading: Reading) -> Statement:
     return statement("split_as", own=reading.own_w, all=reading.power_w)
 
 
+BY_CODE = frozenset({"steps_stopped", "boards_idle", "boards_wait", "slower"})
+"""Their figures change all the time: one is enough."""
 BY_LEVEL = frozenset({"allowance_not_enough", "allowance_question", "allowance_used_up", "capped_for_allowances"})
 """Warnings whose figures change all the time: one is enough per allowance and level."""
 
@@ -105,7 +138,7 @@ BY_LEVEL = frozenset({"allowance_not_enough", "allowance_question", "allowance_u
 def key(said: Statement, text: str) -> str:
     """What a notice is about, for whoever tells each one once."""
     if said.code not in BY_LEVEL:
-        return text
+        return said.code if said.code in BY_CODE else text
     then = said.parts.get("then")
     level = then.code if isinstance(then, Statement) else "capped" if said.parts.get("cap_w") else ""
     return f"{said.code} {said.parts.get('kind', '')} {level}".rstrip()

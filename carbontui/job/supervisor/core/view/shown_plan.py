@@ -46,7 +46,7 @@ def view(state: JobState, inputs: Inputs) -> ShownPlan | None:
     if follows_plan(state, inputs) and state.most_cap_w is None:
         shown, factor = _of_now(planned, ahead), _by_the_account(state, inputs, planned, ahead)
         said = _as_planned(state, planned, now_s, stale=factor != 1.0)
-        return ShownPlan(shown if factor == 1.0 else _times(shown, factor), said, _curve(state, now_s))
+        return ShownPlan(shown if factor == 1.0 else scaled(shown, factor), said, _curve(state, now_s))
     shown = _carried_out(state, inputs, planned, ahead)
     by_person = state.decision.held_by == "person" and state.decision.refused is None
     said = _overridden(state, planned, shown.gco2_g, now_s) if by_person else ()
@@ -62,6 +62,9 @@ def frontier(state: JobState, shown: protocol.PlanView | None) -> protocol.Front
     if known is None or shown is None or known.chosen is None or state.plan is None or shown is state.plan.view:
         return known
     chosen, was, planned = point_of(state.totals, shown, state.start_s), known.points[known.chosen], state.plan.view
+    works = {one.name for one in shown.table if one.speed > 0}
+    if works.isdisjoint(name for name, _ in shown.levels):
+        return protocol.Frontier((chosen,), 0, known.reference_s)  # it does no work: its few grams are no choice
     others = [point for index, point in enumerate(known.points) if index != known.chosen]
     if shown.levels == planned.levels and planned.gco2_g > 0:
         # by the account's watts they differ by as much more as the plan itself
@@ -106,7 +109,7 @@ def _by_the_account(state: JobState, inputs: Inputs, planned: Plan, ahead: Cours
     return STEP ** round(math.log(grams / thought, STEP)) if told else 1.0
 
 
-def _times(view: protocol.PlanView, factor: float) -> protocol.PlanView:
+def scaled(view: protocol.PlanView, factor: float) -> protocol.PlanView:
     """The plan with its figures in the account's watts."""
 
     def more(one: protocol.PlanWindow) -> protocol.PlanWindow:
