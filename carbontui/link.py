@@ -39,6 +39,8 @@ PENDING_MAX = 64
 Request = protocol.Request
 Answer = protocol.Answer
 News = protocol.Snap | protocol.Delta
+AUTHOR = "CARBONTUI_AUTHOR"
+"""In the environment: who gives orders, where that is no person at a terminal."""
 T = TypeVar("T")
 
 
@@ -75,7 +77,10 @@ class Broken(LinkError):
 
 
 def whoami() -> str:
-    """user@tty of this process, shown with its overrides; without a terminal user@address (ssh) or user@script."""
+    """user@tty of this process, shown with its overrides; without a terminal user@address (ssh) or user@script; or
+    whom AUTHOR names."""
+    if named := os.environ.get(AUTHOR):
+        return named
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

@@ -172,13 +172,13 @@ def apart() -> list[str]:
     return ["--apart", hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]] if folder else []
 
 
-def example(name: str) -> Path:
-    """A script of examples/, from the installed package or from the source tree next to it.
+def shipped(name: str) -> Path:
+    """A file of examples/ or docs/, from the installed package or from the source tree around it.
 
     Raises FileNotFoundError if neither has it.
     """
     package = Path(__file__).resolve().parent
-    for folder in (package / "examples", package.parent / "examples"):
+    for folder in (package, package.parent):
         if (folder / name).is_file():
             return folder / name
-    raise FileNotFoundError(f"this installation holds no example {name}")
+    raise FileNotFoundError(f"this installation holds no {name}")

@@ -53,7 +53,7 @@ ROOMS = {
     "data": set(),
     "extensions": {
         *("commands", "tui", "assumed", "job", "slurm", "grid", "power", "plan", "account", "reports"),
-        *("text", "link", "hooks", "headroom"),
+        *("text", "link", "protocol", "hooks", "headroom"),
     },
     "examples": set(),
 }

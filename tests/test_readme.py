@@ -27,6 +27,8 @@ OF_EXTENSIONS = {
     "submit": "fleet",
     "fleet": "fleet",
     "site": "site",
+    "web": "web",
+    "mcp": "mcp",
 }
 """Commands that pages show although an extension brings them, which may be deleted."""
 GONE = {command for command, extension in OF_EXTENSIONS.items() if extension not in hooks.own()}

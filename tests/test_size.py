@@ -11,10 +11,10 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_820
-FILES = 432
+WHOLE = 51_161
+FILES = 440
 ROOMS = {
-    "": 1_898,
+    "": 1_901,
     "account": 1_019,
     "assumed": 235,
     "client": 1_465,
@@ -23,6 +23,7 @@ ROOMS = {
     "client/pausing": 1_547,
     "commands": 2_730,
     "commands/support": 764,
+    "extensions": 321,
     "extensions/evaluation": 1_013,
     "extensions/fleet": 1_115,
     "extensions/llm": 153,
@@ -49,10 +50,10 @@ ROOMS = {
     "slurm": 677,
     "system": 905,
     "text": 1_592,
-    "tui": 257,
+    "tui": 261,
     "tui/model": 866,
     "tui/screens": 1_610,
-    "tui/terminal": 454,
+    "tui/terminal": 467,
     "tui/widgets": 1_801,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""

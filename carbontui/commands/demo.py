@@ -41,7 +41,7 @@ def has_boards() -> bool:
 def day(name: str, seconds: float, *, real: bool = False, boards: int = 1) -> options.Options:
     """A job of 10 h within 24 h of the recorded day, in about so many seconds. Raises LaunchError."""
     torch = importlib.util.find_spec("torch") is not None
-    script = paths.example("train_charlm.py" if torch else "train_numpy.py")
+    script = paths.shipped("examples/train_charlm.py" if torch else "examples/train_numpy.py")
     small = ("--d-model", "48", "--layers", "1", "--batch", "8") if torch else ()
     speed = DAY_S / seconds
     steps = round(WORK_S / speed / PACE_S)

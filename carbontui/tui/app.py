@@ -11,7 +11,8 @@ from textual.app import App, SystemCommand
 from textual.await_remove import AwaitRemove
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
-from textual.events import Event, Key, Paste
+from textual.events import Event, Key, Paste, Resize
+from textual.geometry import Size
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -113,9 +114,13 @@ class CarbonApp(App[str | None]):
         if self._driver is not None and not self.is_headless:
             self._driver.write(sequence + ("\a" if bell else ""))
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: Resize) -> None:
         # a terminal may reflow its contents, and another program may have written to it
         self._terminal.forget()
+        if self.is_web and self._driver is not None and self._driver._size not in (None, event.size):
+            # a browser's size that comes while we start is overtaken by the one that we were started with
+            size = Size(*self._driver._size)
+            self.post_message(Resize(size, size))
 
     def _paint_all(self, _: object) -> None:
         """After a suspension the shell's lines stand where the screen was."""

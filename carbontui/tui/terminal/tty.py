@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import select
 import sys
 import termios
 from collections.abc import Mapping
@@ -15,8 +16,15 @@ DEAD_EXIT = 129
 """128 + SIGHUP, as if the hang-up had been delivered."""
 
 
+def in_browser(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether a browser shows the screen: textual-serve talks to it over pipes, and names this driver."""
+    return environ.get("TEXTUAL_DRIVER", "").endswith(":WebDriver")
+
+
 def why_plain(environ: Mapping[str, str] = os.environ) -> str:
     """Why the full screen cannot be used here; '' when it can."""
+    if in_browser(environ):
+        return ""
     if not (sys.stdin is not None and sys.stdin.isatty()):
         return "standard input is not a terminal"
     if not (sys.__stdout__ is not None and sys.__stdout__.isatty()):
@@ -34,6 +42,8 @@ def ascii_alone(asked: bool, environ: Mapping[str, str] = os.environ) -> bool:
     encoding, ctype = getattr(sys.__stderr__, "encoding", None) or "ascii", environ.get("LC_CTYPE", "")
     ours = ctype in ("C.UTF-8", "C.utf8", "UTF-8") and not environ.get("LC_ALL")
     named = environ.get("LC_ALL") or ("" if ours else ctype) or environ.get("LANG", "")
+    if in_browser(environ):  # it draws what its fonts have, whatever this machine's locale is
+        return asked
     return asked or "utf" not in encoding.lower() or named in ("C", "POSIX") or environ.get("TERM") == "linux"
 
 
@@ -48,8 +58,14 @@ def leave_if_dead(descriptor: int = 0) -> None:
     """End this process when its terminal is gone.
 
     With SIGHUP ignored (nohup, setsid) Textual would spin on the dead descriptor, and App.exit() would hang writing
-    to it; nothing of the job lives here, so nothing is lost.
+    to it; nothing of the job lives here, so nothing is lost. In a browser the server holds the other end.
     """
+    if in_browser():
+        ends = select.poll()
+        ends.register(descriptor, 0)  # a hang-up is reported unasked
+        if ends.poll(0):
+            os._exit(DEAD_EXIT)
+        return
     try:
         termios.tcgetattr(descriptor)
     except (termios.error, OSError):

@@ -1,0 +1,1 @@
+"""`web`: the screen in a browser of this machine."""
