@@ -49,10 +49,10 @@ ROOMS = {
     "system": 904,
     "text": 1_599,
     "tui": 257,
-    "tui/model": 866,
-    "tui/screens": 1_610,
+    "tui/model": 865,
+    "tui/screens": 1_608,
     "tui/terminal": 454,
-    "tui/widgets": 1_801,
+    "tui/widgets": 1_804,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 
