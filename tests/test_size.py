@@ -29,7 +29,7 @@ ROOMS = {
     "extensions/site": 934,
     "grid": 2_759,
     "grid/providers": 1_344,
-    "job/files": 1_047,
+    "job/files": 1_048,
     "job/keeper": 1_704,
     "job/life": 1_440,
     "job/supervisor": 300,
@@ -52,7 +52,7 @@ ROOMS = {
     "tui/model": 865,
     "tui/screens": 1_608,
     "tui/terminal": 454,
-    "tui/widgets": 1_804,
+    "tui/widgets": 1_803,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 

@@ -131,8 +131,7 @@ class PriceStrip(ViewCells):
             style_name = "past" if x < at else "unloaded" if below else "warning"
             cells.append((palette.NOW, "now") if x == at else (palette.BAR[tall], style_name))
         ends = f"{figures.number(min(known), 3)} to {figures.number(high, 3)}" if known else ""
-        told = self.heading(width, left, ends)
-        return [told, [(f"{high:>{GUTTER - 1}.2f} ", "dim"), *cells]]
+        return [self.heading(width, left, ends), [(f"{high:>{GUTTER - 1}.2f} ", "dim"), *cells]]
 
 
 def value_at(prices: protocol.PriceSlots, at_s: float) -> float | None:
