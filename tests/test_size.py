@@ -31,7 +31,7 @@ ROOMS = {
     "grid": 2_699,
     "grid/providers": 1_326,
     "job": 7,
-    "job/files": 1_049,
+    "job/files": 1_050,
     "job/keeper": 1_706,
     "job/life": 1_440,
     "job/supervisor": 300,
@@ -51,10 +51,10 @@ ROOMS = {
     "system": 905,
     "text": 1_592,
     "tui": 261,
-    "tui/model": 866,
-    "tui/screens": 1_610,
+    "tui/model": 865,
+    "tui/screens": 1_608,
     "tui/terminal": 467,
-    "tui/widgets": 1_801,
+    "tui/widgets": 1_803,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from carbontui import paths
-from carbontui.job.files import journal
 from carbontui.job.terms import records
 
 FILE = "environment.json"
@@ -24,6 +23,8 @@ OF_THE_SESSION = ("SLURM_", "SSH_", "TMUX", "XDG_RUNTIME_DIR")
 
 def save(directory: Path, spec: Mapping[str, Any]) -> bool:
     """Store the spec of a job's keeper; False if the job's directory is not on a local file system, or is full."""
+    from carbontui.job.files import journal
+
     if journal.filesystem_of(directory) not in journal.LOCAL_FILESYSTEMS:
         return False
     theirs = {name: value for name, value in spec["environment"].items() if not name.startswith(OF_THE_SESSION)}

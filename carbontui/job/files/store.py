@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 
 from carbontui import paths, protocol, units
-from carbontui.job.files import history, launch_file, places, runlog, shown_totals
+from carbontui.job.files import launch_file, places, runlog, shown_totals
 from carbontui.job.terms import child as children
-from carbontui.job.terms import spec
 from carbontui.job.terms.records import LAST_S, known_exit, read_bytes, read_json
 from carbontui.protocol import Situation
 from carbontui.system import proc, untrusted
@@ -124,6 +123,8 @@ class Job:
 
     def whole_run(self, columns: int) -> protocol.HistoryAnswer | None:
         """Chart data of a finished job; None if nothing was booked. Raises past.HistoryError."""
+        from carbontui.job.files import history  # with SQLite: a screen opens without it
+
         return history.whole(self.dir / "journal.db", self.status(), columns)
 
     def status(self) -> protocol.Status:
@@ -270,6 +271,8 @@ def _recorded(directory: Path) -> Job | None:
 
 def _rebuilt(directory: Path) -> Job | None:
     """As spec.json has it, of a job that has begun; else as its keeper's lock proves."""
+    from carbontui.job.terms import spec
+
     lock = directory / LOCK
     if not lock.exists():
         return None

@@ -94,8 +94,7 @@ class JobsFeed:
                 self._changed()
             elif isinstance(news, Connection):
                 # reported only once it lasts: a supervisor that is being replaced is back within seconds
-                told = self._lost.add if news.kind in ("reconnecting", "refused") else self._lost.discard
-                told(job)
+                (self._lost.add if news.kind in ("reconnecting", "refused") else self._lost.discard)(job)
 
         return receive
 

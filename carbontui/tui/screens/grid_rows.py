@@ -76,7 +76,7 @@ def _price_rows(view_state: ViewState) -> list[CellRow]:
     if prices is None:
         return []
     now = value_at(prices, view_state.now_s)
-    told = "–" if now is None else f"{now:.3f} {prices.currency}/kWh"
+    told = "–" if now is None else f"{figures.number(now, 3)} {prices.currency}/kWh"
     return [
         [],
         [("price", "title")],

@@ -278,11 +278,10 @@ class Jobs(Answers):
         await self.mount(AskText("show only the jobs with", hint, self.listed.wanted, str, typed, typed))
 
     def action_back(self) -> None:
-        unmarked = replace(self.listed, marked=frozenset())
         if not (self.listed.marked or self.listed.wanted) and len(self.app.screen_stack) > 2:
             self.dismiss(None)  # a dashboard has opened it
         else:
-            self.change(unmarked if self.listed.marked else self.listed.filtered(""))
+            self.change(replace(self.listed, marked=frozenset()) if self.listed.marked else self.listed.filtered(""))
 
     def action_open(self) -> None:
         pointed = self.listed.pointed()

@@ -87,8 +87,7 @@ def source_rows(view_state: ViewState, age_s: float) -> list[CellRow]:
         rows += [[(line, "text")] for line in view_state.plan.curve_note.splitlines()]
     if status.notices:
         rows += [[], [("notices", "title")]]
-        told = situation.notices(status, view_state.now_s)
-        rows += [[("! ", "warning"), (notice, "text")] for notice in told]
+        rows += [[("! ", "warning"), (one, "text")] for one in situation.notices(status, view_state.now_s)]
     return rows
 
 

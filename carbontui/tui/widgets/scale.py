@@ -122,9 +122,10 @@ def nice_base(value: float) -> float:
     return math.floor(value / step) * step
 
 
-def hours(view: TimeScale) -> list[tuple[int, str]]:
-    """(column, label) of the time axis in local time, at least nine cells apart; midnight carries the day, what is
-    further apart the date, Mondays of weeks, or the month."""
+@lru_cache(maxsize=64)
+def hours(view: TimeScale, zone: tuple[str, ...] = ()) -> list[tuple[int, str]]:
+    """(column, label) of the time axis in local time, which is that of `zone`, at least nine cells apart; midnight
+    carries the day, what is further apart the date, Mondays of weeks, or the month. Kept, for all pictures."""
     start, end = datetime.fromtimestamp(view.start_s), datetime.fromtimestamp(view.end_s)
     every = next((s for s in _LABEL_EVERY_S if s / view.span_s >= 9), None)
     if every is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -96,7 +97,7 @@ def axis(view: TimeScale, now: int | None, *, over: bool = False) -> CellRow:
     """Hours under the columns; 'now' under its marker ('end' of a job that is over) takes the place of an hour it would
     touch."""
     cells: list[tuple[str, StyleName]] = [(" ", "dim")] * view.columns
-    labels = [(column, label, "dim") for column, label in hours(view)]
+    labels = [(column, label, "dim") for column, label in hours(view, time.tzname)]
     if now is not None and 0 <= now < view.columns:
         left = max(0, min(view.columns - 3, now - 1))
         # a partly hidden hour would read as another hour
@@ -117,7 +118,7 @@ class PriceStrip(ViewCells):
         if prices is None:
             return []
         now = value_at(prices, view_state.now_s)
-        left = "price" if now is None else f"price  {now:.3f} {prices.currency}/kWh"
+        left = "price" if now is None else f"price  {figures.number(now, 3)} {prices.currency}/kWh"
         view = window(view_state, width - GUTTER)
         shown = means(prices.mean, units.from_iso(prices.start), prices.step_s, view)
         known = [value for value in shown if value is not None]
@@ -129,8 +130,8 @@ class PriceStrip(ViewCells):
             below = value is not None and value < 0
             style_name = "past" if x < at else "unloaded" if below else "warning"
             cells.append((palette.NOW, "now") if x == at else (palette.BAR[tall], style_name))
-        told = self.heading(width, left, f"{min(known):.3f} to {high:.3f}" if known else "")
-        return [told, [(f"{high:>{GUTTER - 1}.2f} ", "dim"), *cells]]
+        ends = f"{figures.number(min(known), 3)} to {figures.number(high, 3)}" if known else ""
+        return [self.heading(width, left, ends), [(f"{high:>{GUTTER - 1}.2f} ", "dim"), *cells]]
 
 
 def value_at(prices: protocol.PriceSlots, at_s: float) -> float | None:
