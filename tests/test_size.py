@@ -11,19 +11,19 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_179
-FILES = 441
+WHOLE = 51_178
+FILES = 440
 ROOMS = {
     "": 1_870,
-    "account": 1_024,
-    "assumed": 239,
+    "account": 1_021,
+    "assumed": 235,
     "client": 1_336,
     "client/detection": 1_952,
     "client/frameworks": 1_040,
     "client/pausing": 1_527,
-    "commands": 2_756,
+    "commands": 2_713,
     "commands/support": 764,
-    "extensions/evaluation": 1_013,
+    "extensions/evaluation": 1_089,
     "extensions/fleet": 1_115,
     "extensions/llm": 153,
     "extensions/site": 934,
@@ -37,17 +37,17 @@ ROOMS = {
     "job/supervisor/record": 1_417,
     "job/supervisor/shell": 2_020,
     "job/terms": 545,
-    "job/worker": 351,
+    "job/worker": 347,
     "nodes": 496,
-    "plan": 1_763,
+    "plan": 1_775,
     "power": 2_121,
     "power/agent": 1_114,
     "power/backends": 1_047,
     "power/limit": 915,
-    "reports": 1_985,
+    "reports": 1_949,
     "slurm": 677,
     "system": 904,
-    "text": 1_591,
+    "text": 1_592,
     "tui": 260,
     "tui/model": 868,
     "tui/screens": 1_649,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Protocol
 from msgspec import structs
 
 from carbontui.account.boundary import Draw, Kind, Place, charged_w, counted
+from carbontui.account.compare import Elsewhere, Work
 from carbontui.grid import typical
 from carbontui.grid.types import GridForecast, Series
 from carbontui.plan.planner import solve
@@ -27,6 +29,7 @@ from carbontui.plan.problem import (
 )
 from carbontui.plan.results import Schedule
 from carbontui.plan.rolling import replan
+from carbontui.text import figures
 
 PAUSE_S, RESUME_S, SWITCH_W = 20.0, 45.0, 300.0
 """Seconds to pause and to resume, and watts while switching (at 650 W at full speed); assumed, not measured."""
@@ -318,3 +321,25 @@ def stated(
     `counts` as of `bounded`. Raises ProblemError."""
     job = load_job(levels_file) if levels_file else assumed(watts, caps=caps, running=False)
     return bounded(job, boundary or "given-back", **counts)
+
+
+def within_budgets(
+    work: Work,
+    outlook: GridForecast,
+    factors: Iterable[float],
+    now_s: float,
+    patience_pct: float = 0.0,
+    *,
+    caps: bool = True,
+) -> list[Elsewhere]:
+    """The plan of the work, started now or later, within each multiple of its time at full speed. With `caps`, those
+    expected of any board from public measurements; without a board none. Raises ProblemError where the forecast is too
+    short."""
+    board = assumed(work.boards_w or work.rest_w, caps=caps and work.boards_w > 0, running=False)
+    job = replace(bounded(board, "given-back", host_w=work.boards_w and work.rest_w), patience_pct=patience_pct)
+    found = []
+    for factor in factors:
+        _, plan = planned(job, ExpectedSignal(outlook), work.work_s, now_s, now_s + factor * work.work_s, tol=1e-3)
+        how = f"certified within {figures.percent(plan.gap, 2)}; {outlook.how}: {outlook.source}"
+        found.append(Elsewhere(f"{factor:g}x", work.work_s / plan.finish_s, plan.finish_s, plan.kwh, plan.gco2, how))
+    return found

@@ -1,11 +1,9 @@
-"""Verbs that report on a job: report, explain, receipt, history. They only read."""
+"""Verbs that report on a job: report, explain, history. They only read."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-import sys
-import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -63,7 +61,6 @@ def _write(path: str, text: str) -> None:
 @click.command()
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--html", metavar="FILE", help="One self-contained page ('-': to stdout).")
-@click.option("--open", "show", is_flag=True, help="Show the page in the browser of this machine.")
 @click.option("--md", "as_md", is_flag=True, help="As Markdown.")
 @click.option("--csv", "table", metavar="FILE", help="A row per time slot ('-': to stdout).")
 @click.option("--json", "as_json", is_flag=True, help="All figures as JSON.")
@@ -78,7 +75,7 @@ def _write(path: str, text: str) -> None:
 @click.option("--annex-xi", metavar="FILE", help="Time, energy and compute for the EU AI Act ('-': to stdout).")
 @click.option("--against", metavar="JOB", help="Compare with another run.")
 @click.option("--revise", is_flag=True, help="For a finished job: first apply the grid source's revised values.")
-@click.option("--receipt", "on_card", is_flag=True, help="On one card; with --md as Markdown.")
+@click.option("--receipt", is_flag=True, hidden=True, help="What is printed anyhow.")
 @click.option("--methods", is_flag=True, help="A sentence to cite, a paragraph for a paper, and what it ran on.")
 @click.option("--explain", "told_why", is_flag=True, help="What it did, and why, in a few sentences.")
 @click.option("--all", "every", is_flag=True, help="All jobs of this machine, summed up.")
@@ -86,11 +83,9 @@ def _write(path: str, text: str) -> None:
 def report(job: str | None, **given: Any) -> None:
     """Report a run: energy, CO2, and what each lever avoided."""
     invoke = click.get_current_context().invoke
-    if given["on_card"] + given["told_why"] + given["every"] > 1:
-        raise Failure("--receipt, --explain and --all exclude each other: give one", 2)
-    if given["on_card"]:
-        invoke(receipt, job=job, as_md=given["as_md"])
-    elif given["told_why"]:
+    if given["told_why"] and given["every"]:
+        raise Failure("--explain and --all exclude each other: give one", 2)
+    if given["told_why"]:
         invoke(explain, job=job)
     elif given["every"]:
         invoke(history, by=given["by"], as_json=given["as_json"])
@@ -100,8 +95,6 @@ def report(job: str | None, **given: Any) -> None:
 
 def _report(job: str | None, asked: dict[str, Any]) -> None:
     """A report, or what is exported of it; `asked`: the options of `report` by name."""
-    if asked["show"] and asked["html"] in (None, "-"):
-        raise Failure("--open needs a page to show: --html FILE --open", 2)
     if asked["revise"]:
         _revise(talk.live_or_last(job))
     told = _load(job)
@@ -132,8 +125,6 @@ def _report(job: str | None, asked: dict[str, Any]) -> None:
         click.echo(formats.markdown(told), nl=False)
     elif not asked["emissions"] and not any(path for path, _ in exports):
         _print(told)
-    if asked["show"] and asked["html"] is not None and not webbrowser.open(Path(asked["html"]).resolve().as_uri()):
-        click.echo(f"carbontui: no browser here; the page is {asked['html']}", err=True)
 
 
 def _emissions(path: str, run: story.RunStory) -> None:
@@ -154,6 +145,8 @@ def _print(run: story.RunStory) -> None:
             f"\n{form.percent(waiting)} of its energy is based on forecasts; "
             f"update: carbontui report {run.status.job} --revise"
         )
+    if run.over and (said := dict(card.ending(run)).get("first said")):
+        click.echo(f"{'first said':<20} {said}")
     if parts := figures.parts(run):
         click.echo("\navoided CO2 by lever")
         for figure in parts:
@@ -195,19 +188,6 @@ def _last_error(run: story.RunStory) -> str:
 
     log, err = Path(run.options.log), Path(run.options.err) if run.options.err else None
     return units.printable(error_in(lambda ask: runlog.read(log, ask, err)))
-
-
-@click.command(hidden=True)
-@click.argument("job", required=False, shell_complete=any_jobs)
-@click.option("--md", "as_md", is_flag=True, help="As Markdown.")
-def receipt(job: str | None, as_md: bool) -> None:
-    """Print a run's results on one card."""
-    told = _load(job)
-    if as_md:
-        click.echo(card.markdown(told), nl=False)
-    else:
-        encoding = (sys.stdout.encoding or "").lower()
-        click.echo(card.terminal(told, ascii=not encoding.startswith("utf")))
 
 
 @click.command(hidden=True)
