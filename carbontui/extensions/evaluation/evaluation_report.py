@@ -144,8 +144,8 @@ def _crossed(groups: list[Group], row: Key, column: Key, cell: Callable[[list[Gr
     columns = list(dict.fromkeys(map(column, groups)))
     out = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for head in dict.fromkeys(map(row, groups)):
-        cells = (cell([g for g in groups if (row(g), column(g)) == (head, one)]) for one in columns)
-        out.append(f"| {head} | {' | '.join(cells)} |")
+        parts = ([g for g in groups if (row(g), column(g)) == (head, one)] for one in columns)
+        out.append(f"| {head} | {' | '.join(cell(part) if part else '' for part in parts)} |")
     return out
 
 

@@ -86,7 +86,11 @@ def test_prices_budgets_and_errors_are_weighed_on_the_same_starts():
     scope = evaluation.EvaluationScope(
         jobs=(evaluation.DAY,), held_w=(None,), starts=1, seeds=2, board_starts=0, grids=(GB,)
     )
-    found = {(one["variant"], one["caps"]): one for one in evaluation.evaluation(scope, 3)["variants"]}
+    whole = evaluation.evaluation(scope, 3)
+    by = {"command": "evaluate", "date": "2026-11-28", "machine": "two cores", "took_s": 1.0}
+    text = evaluation_report.markdown(whole | by, cpu_s=1.0)
+    assert "| caps taken for 5 % slower |  | " in text and "## By seed" in text
+    found = {(one["variant"], one["caps"]): one for one in whole["variants"]}
     assert {name for name, _ in found} == set(evaluation.VARIANTS) - {""}
     assert all(job["most_g"] > 0 for job in found["at most 80 % of running now's CO2", True]["jobs"])
     assert [job["seed"] for job in found["cost", True]["jobs"]] == [3, 4]
