@@ -11,20 +11,20 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_161
+WHOLE = 51_180
 FILES = 440
 ROOMS = {
     "": 1_901,
-    "account": 1_019,
+    "account": 1_016,
     "assumed": 235,
     "client": 1_465,
     "client/detection": 1_772,
     "client/frameworks": 976,
     "client/pausing": 1_547,
-    "commands": 2_730,
+    "commands": 2_698,
     "commands/support": 764,
     "extensions": 321,
-    "extensions/evaluation": 1_013,
+    "extensions/evaluation": 1_089,
     "extensions/fleet": 1_115,
     "extensions/llm": 153,
     "extensions/site": 914,
@@ -39,9 +39,9 @@ ROOMS = {
     "job/supervisor/record": 1_413,
     "job/supervisor/shell": 2_016,
     "job/terms": 543,
-    "job/worker": 347,
+    "job/worker": 343,
     "nodes": 496,
-    "plan": 1_763,
+    "plan": 1_775,
     "power": 2_117,
     "power/agent": 1_114,
     "power/backends": 1_052,
@@ -49,7 +49,7 @@ ROOMS = {
     "reports": 1_922,
     "slurm": 677,
     "system": 905,
-    "text": 1_592,
+    "text": 1_593,
     "tui": 261,
     "tui/model": 865,
     "tui/screens": 1_608,

@@ -13,7 +13,7 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -85,7 +85,6 @@ def gains(
 
 
 TFLOPS_SHARE, BANDWIDTH_SHARE = 0.7, 0.3
-PublishedPrecision = Literal["fp16", "fp32"]
 
 
 class BoardSpec(NamedTuple):
@@ -95,7 +94,6 @@ class BoardSpec(NamedTuple):
     short: str
     memory_gb: float
     bandwidth_gbs: float
-    fp32_tflops: float
     fp16_tflops: float | None
     tdp_w: float
     idle_w: float | None = None
@@ -175,12 +173,12 @@ def _plain(name: str) -> str:
     return " ".join(name.lower().replace("nvidia", "").replace("geforce", "").split())
 
 
-def speed(there: BoardSpec, here: BoardSpec, precision: PublishedPrecision) -> float | None:
-    """Speed of `there` against `here`; None where a figure is not known."""
-    a, b = (there.fp16_tflops, here.fp16_tflops) if precision == "fp16" else (there.fp32_tflops, here.fp32_tflops)
-    if not a or not b:
+def speed(there: BoardSpec, here: BoardSpec) -> float | None:
+    """Speed of `there` against `here` in half precision; None where a figure is not known."""
+    if not there.fp16_tflops or not here.fp16_tflops:
         return None
-    return TFLOPS_SHARE * a / b + BANDWIDTH_SHARE * there.bandwidth_gbs / here.bandwidth_gbs
+    flops, bandwidth = there.fp16_tflops / here.fp16_tflops, there.bandwidth_gbs / here.bandwidth_gbs
+    return TFLOPS_SHARE * flops + BANDWIDTH_SHARE * bandwidth
 
 
 def rented(work: Work, elsewhere: Iterable[Elsewhere], offers: Iterable[Rented]) -> list[Elsewhere]:
@@ -210,7 +208,6 @@ def on_boards(
     here: BoardSpec,
     boards: Iterable[BoardSpec],
     *,
-    precision: PublishedPrecision,
     values: Mapping[str, float],
 ) -> list[Elsewhere]:
     """The same work on as many of each board with enough memory, least energy first. `values` are speeds the user gave,
@@ -218,7 +215,7 @@ def on_boards(
     found = []
     for board in boards:
         given = next((factor for name, factor in values.items() if known(name, [board])), None)
-        factor = 1.0 if board == here else given or speed(board, here, precision)
+        factor = 1.0 if board == here else given or speed(board, here)
         fits = work.memory_used_b is None or board.memory_gb * 1e9 >= work.memory_used_b / work.boards
         if factor is None or not fits:
             continue
@@ -257,7 +254,7 @@ def _table(name: str, kind: type[T], *columns: str) -> list[T]:
 
 def boards() -> list[BoardSpec]:
     """The published figures that ship with carbontui."""
-    figures = ("memory_gb", "bandwidth_gbs", "fp32_tflops", "fp16_tflops", "tdp_w", "idle_w")
+    figures = ("memory_gb", "bandwidth_gbs", "fp16_tflops", "tdp_w", "idle_w")
     return _table("gpus.csv", BoardSpec, "device_name", "short_name", *figures)
 
 

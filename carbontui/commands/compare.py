@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
+from itertools import groupby
 from typing import Any
 
 import click
@@ -22,6 +22,7 @@ from carbontui.grid.types import GridForecast
 from carbontui.reports import elsewhere, story
 from carbontui.text import account as words
 from carbontui.text import figures
+from carbontui.text.first_run import gain
 
 MOVES_NOTHING = "compare moves no job (carbontui move does): this is what the same work would take elsewhere"
 BUDGETS = (1.0, 1.5, 2.0, 3.0)
@@ -77,16 +78,21 @@ def _speedups(texts: tuple[str, ...], every: list[BoardSpec]) -> dict[str, float
 
 
 SHOWN, BAR = 15, 12
-SORTS = {"co2": "gco2_g", "energy": "kwh", "time": "time_s", "cost": "cost"}
 
 
-def chosen(rows: Sequence[Elsewhere], *, sort: str | None, only: str | None) -> list[Elsewhere]:
-    """The rows whose name contains `only`, lowest first by `sort`; rows without that figure come last."""
-    kept = [row for row in rows if only is None or only.lower() in row.name.lower()]
-    if sort is None:
-        return kept
-    figure = attrgetter(SORTS[sort])
-    return sorted(kept, key=lambda row: (figure(row) is None, figure(row) or 0.0))
+def chosen(rows: Sequence[Elsewhere], only: str | None) -> list[Elsewhere]:
+    """The rows whose name contains `only`."""
+    return [row for row in rows if only is None or only.lower() in row.name.lower()]
+
+
+def one_line_each(rows: list[Elsewhere], own: Elsewhere | None) -> tuple[list[Elsewhere], Elsewhere | None]:
+    """Rows that differ in their names alone as one row, and `own` as the one it is in."""
+    found = []
+    for _, alike in groupby(rows, key=lambda row: row._replace(name="")):
+        same = list(alike)
+        found.append(same[0]._replace(name=", ".join(row.name for row in same)))
+        own = found[-1] if own in same else own
+    return found, own
 
 
 def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: bool, speeds: bool = False) -> None:
@@ -122,7 +128,6 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
 @click.command()
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--gpu", metavar="NAME", help="The board the job ran on, if its name is not recognised.")
-@click.option("--precision", type=click.Choice(["fp16", "fp32"]), default="fp16", show_default=True)
 @click.option(
     "--speedup", multiple=True, metavar="GPU=FACTOR", help="A speedup you know, instead of the rule of thumb."
 )
@@ -138,9 +143,6 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
 @click.option("--intensity", help="Your own carbon intensity at all hours, gCO2/kWh.")
 @click.option("--board-w", help="TDP of one board, where its power was not measured.")
 @click.option("--utilisation", type=Finite(0), help="Share of the TDP that it draws under load, like 0.8.")
-@click.option(
-    "--sort", type=click.Choice(list(SORTS)), help="Sort by this, lowest first (default: the figure compared)."
-)
 @click.option("--only", metavar="TEXT", help="Only rows whose name contains this.")
 @click.option("--all", "every_row", is_flag=True, help="Every row.")
 @click.option("--list", "show", is_flag=True, help="List the known boards.")
@@ -153,7 +155,7 @@ def compare(job: str | None, show: bool, **asked: Any) -> None:
             click.echo(board.short)
         return
     made = _compared(job, asked, every)
-    rows, apart = (chosen(some, sort=asked["sort"], only=asked["only"]) for some in (made.rows, made.apart))
+    rows, apart = (chosen(some, asked["only"]) for some in (made.rows, made.apart))
     if asked["as_json"]:
         rows += apart
         click.echo(talk.as_json([made.numbers.get(row) or row._asdict() for row in rows]))
@@ -166,7 +168,8 @@ def compare(job: str | None, show: bool, **asked: Any) -> None:
             else "no board has a known speed and enough memory for this work",
             3,
         )
-    print_rows(rows, made.own, every_row=asked["every_row"], speeds=made.speeds)
+    rows, own = one_line_each(rows, made.own) if asked["budgets"] else (rows, made.own)
+    print_rows(rows, own, every_row=asked["every_row"], speeds=made.speeds)
     for line in (*made.said, made.last):
         click.echo(line)
 
@@ -197,7 +200,7 @@ def _compared(job: str | None, asked: dict[str, Any], every: list[BoardSpec]) ->
         )
     with refused():
         here = elsewhere.board_of(run, asked["gpu"], every)
-    rows = comparing.on_boards(work, here, every, precision=asked["precision"], values=told)
+    rows = comparing.on_boards(work, here, every, values=told)
     return _clouds(work, rows, offers, run.options.zone) if by_cloud else _boards(rows)
 
 
@@ -272,13 +275,16 @@ def _zones(run: story.RunStory, work: Work) -> Comparison:
 
 
 def _budgets(run: story.RunStory, work: Work, zone: str | None, settings: config.Settings) -> Comparison:
-    from carbontui.assumed import job as assumed
+    from carbontui.assumed.job import within_budgets
     from carbontui.plan.problem import ProblemError
 
     now_s = time.time()
     outlook = _outlook(run, work, zone, settings.intensity, now_s)
     with refused("", ProblemError, code=3):
-        rows = assumed.within_budgets(work, outlook, BUDGETS, now_s, run.options.patience, caps=_caps(run))
+        rows = within_budgets(work, outlook, BUDGETS, now_s, run.options.patience, caps=_caps(run))
+    full = rows[0]
+    gains = [gain(1 - (row.gco2_g or 0.0) / (full.gco2_g or 1.0), row.time_s - full.time_s) for row in rows]
+    rows = [full, *(row._replace(how=f"{said}; {row.how}") for said, row in zip(gains[1:], rows[1:], strict=True))]
     theirs = run.options.budget.replace(".0x", "x")
     own, said = next((row for row in rows if row.name == theirs), rows[0]), []
     if all((row.gco2_g or 0.0) >= (rows[0].gco2_g or 0.0) * (1 - WORTH) for row in rows):

@@ -1,10 +1,9 @@
-"""Verbs that report on a job: report, explain, receipt, history. They only read."""
+"""Verbs that report on a job: report, explain, history. They only read."""
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
-import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -62,7 +61,6 @@ def _write(path: str, text: str) -> None:
 @click.command()
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--html", metavar="FILE", help="One self-contained page ('-': to stdout).")
-@click.option("--open", "show", is_flag=True, help="Show the page in the browser of this machine.")
 @click.option("--md", "as_md", is_flag=True, help="As Markdown.")
 @click.option("--csv", "table", metavar="FILE", help="A row per time slot ('-': to stdout).")
 @click.option("--json", "as_json", is_flag=True, help="All figures as JSON.")
@@ -96,8 +94,6 @@ def report(job: str | None, **given: Any) -> None:
 
 def _report(job: str | None, asked: dict[str, Any]) -> None:
     """A report, or what is exported of it; `asked`: the options of `report` by name."""
-    if asked["show"] and asked["html"] in (None, "-"):
-        raise Failure("--open needs a page to show: --html FILE --open", 2)
     if asked["revise"]:
         _revise(talk.live_or_last(job))
     told = _load(job)
@@ -128,8 +124,6 @@ def _report(job: str | None, asked: dict[str, Any]) -> None:
         click.echo(formats.markdown(told), nl=False)
     elif not asked["emissions"] and not any(path for path, _ in exports):
         _print(told)
-    if asked["show"] and asked["html"] is not None and not webbrowser.open(Path(asked["html"]).resolve().as_uri()):
-        click.echo(f"carbontui: no browser here; the page is {asked['html']}", err=True)
 
 
 def _emissions(path: str, run: story.RunStory) -> None:

@@ -1,5 +1,4 @@
-"""`solve`: a plan for a problem file, or for a job that does not exist yet; `backtest`: what each policy would have
-emitted on recorded grid data."""
+"""`solve`: a plan for a problem file, or for a job that does not exist yet."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ from carbontui.commands.support.command import (
     zone_keys,
 )
 from carbontui.commands.support.run_values import settings_for
-from carbontui.grid import opening, recorded, tariff, zones
-from carbontui.grid.settings import GridSettings
+from carbontui.grid import recorded, tariff, zones
 from carbontui.job.terms import budget as budgets
 from carbontui.system import streams
 from carbontui.text import figures
@@ -35,13 +33,11 @@ from carbontui.text import figures
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from carbontui.assumed.job import ExpectedSignal, Grid, TypicalDays
     from carbontui.plan.problem import Problem, Weight
     from carbontui.plan.results import Evaluation, PlanFrontier, Schedule
 
 LONGEST_S = 60 * 86400.0
 """Typical days say little about a job that takes longer."""
-MARGINAL_AHEAD_S = 4 * 86400.0
 BAR = 12
 """Characters of the most CO2 in a table."""
 
@@ -52,13 +48,6 @@ BAR = 12
 @click.option("--frontier", "with_frontier", is_flag=True, help="The best plan for every deadline as well.")
 @click.option("--zone", shell_complete=zone_keys, help="Grid zone, like DE: typical days of it.")
 @click.option("--grid", "grid_file", help="Recorded or expected intensity instead: CSV time_utc,carbon_g_per_kwh.")
-@click.option(
-    "--signal",
-    type=click.Choice(["average", "marginal"]),
-    default="average",
-    show_default=True,
-    help="The signal in --grid; marginal without --grid: the zone's live source.",
-)
 @click.option("--work", help="Work at full speed, like 8h.")
 @click.option("--budget", default="2x", show_default=True, help='How long it may take: 1.8x, 18h or "fri 09:00".')
 @click.option("--start", help="When it starts: 2020-04-12 06:00, tomorrow 9 (default: now, or the file's first slot).")
@@ -111,7 +100,7 @@ def _of_file(asked: dict[str, Any], path: str) -> Solved:
     from carbontui.plan.problem import load_problem, price_of_time, weighed
 
     weight = _weight(asked["weight"])
-    if asked["zone"] or asked["work"] or asked["grid_file"] or asked["price_file"] or asked["signal"] != "average":
+    if asked["zone"] or asked["work"] or asked["grid_file"] or asked["price_file"]:
         raise Failure("give a problem file or --work with --zone, not both", 2)
     if asked["boundary"] or asked["host_w"] or asked["idle_w"] or asked["idle_limit"] or asked["embodied"]:
         raise Failure("a problem file holds all that counts: --boundary and all beside it belong to --work", 2)
@@ -124,7 +113,7 @@ def _of_file(asked: dict[str, Any], path: str) -> Solved:
 
 def _of_work(asked: dict[str, Any]) -> Solved:
     """The plan of work that does not exist yet. Raises OSError, ValueError or Failure."""
-    from carbontui.assumed.job import Grid, planned, stated
+    from carbontui.assumed.job import Grid, TypicalDays, planned, stated
     from carbontui.commands.support.offers import of_this_machine
 
     weight = _weight(asked["weight"])
@@ -139,7 +128,8 @@ def _of_work(asked: dict[str, Any]) -> Solved:
     else:
         job, basis = of_this_machine(settings, boundary=asked["boundary"], **counts)
     begin_s = units.parse_moment(asked["start"], time.time()) if asked["start"] else None
-    grid = _grid_of(asked["zone"], asked["grid_file"], asked["signal"], begin_s)
+    zone, file = asked["zone"], asked["grid_file"]
+    grid = Grid(recorded.load(file, zone=zone or "recorded")) if file else TypicalDays(zones.key_of(zone))
     start_s = begin_s if begin_s is not None else grid.start_s if isinstance(grid, Grid) else time.time()
     work_s, deadline_s = _budgeted(asked["work"], asked["budget"], start_s)
     job = replace(job, patience_pct=settings.patience)
@@ -152,30 +142,6 @@ def _of_work(asked: dict[str, Any]) -> Solved:
     longest_s = units.parse_duration(asked["idle_limit"]) if asked["idle_limit"] else math.inf
     problem, plan = planned(job, grid, work_s, start_s, deadline_s, tol=asked["tol"], idle_limit_s=longest_s)
     return Solved(problem, plan, start_s, f"{grid.source}; {basis}", settings.patience)
-
-
-def _grid_of(
-    zone: str | None, grid_file: str | None, signal: str, start_s: float | None
-) -> Grid | TypicalDays | ExpectedSignal:
-    """Where the intensities come from. Raises ValueError or Failure."""
-    from carbontui.assumed.job import ExpectedSignal, Grid, TypicalDays
-
-    if grid_file:
-        return Grid(
-            recorded.load(grid_file, zone=zone or "recorded", signal="marginal" if signal == "marginal" else None)
-        )
-    if signal == "average":
-        return TypicalDays(zones.key_of(zone or ""))
-    if start_s is not None:
-        raise Failure("--start: marginal rates are known from now on; give --grid FILE for another time", 2)
-    place = zones.sure(zone)
-    seen, feed = opening.polled(place.key, opening.settings(GridSettings(marginal=True)), MARGINAL_AHEAD_S)
-    if seen is None:
-        keys = "; ".join(f"{state.title}: {state.note}" for state in feed.sources if state.note)
-        raise Failure(
-            f"no marginal rates of {place.key} are known ({keys or 'no source has any'}); or give --grid FILE", 3
-        )
-    return ExpectedSignal(seen)
 
 
 def _weight(text: str | None) -> Weight | None:

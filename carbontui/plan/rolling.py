@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate, groupby
 
 import numpy as np
@@ -30,11 +30,12 @@ the one in force: so a gain that lies about `SURE` does not change the plan with
 and 2 for both (DE, CISO, PJM, NYISO 2021, issued forecasts, 24 jobs each, host of 60 W; saved against running now, %):
 24 h within 2x pauses 3.5, 3.0, 2.1, 0.7, caps 21.2, 21.0, 20.8, 20.5 (the best constant cap 19.7); 72 h pauses 0.5 (the
 worst job +4.1), 0.7 (0), 0.6, 0.2, caps 20.1, 20.0, 20.0, 20.0 (19.7)."""
-ALIKE_S, LASTING_S, LASTING = 6 * 3600.0, 48 * 3600.0, 0.5
+ALIKE_S, LASTING_S, LASTING = 3 * 3600.0, 48 * 3600.0, 0.75
 """Forecast errors correlate by a half this far apart: the one part of their variance, and the share `LASTING`, which is
-of the weather's days."""
+of the weather's days. Fitted to the errors of six recorded grids (tests/bench/results/guard.md)."""
 FLOOR = 0.005
 """Share of the whole job that a plan is expected to save before it first lets the job wait or slow down."""
+SHARES_OF_PRICE = (1.0, 0.7, 0.5, 0.3, 0.15, 0.0)
 
 
 def replan(
@@ -87,6 +88,22 @@ def replan(
     if untouched is not None and not fixed and (low := _too_little(problem, plan, rivals, untouched, tol)):
         return low, kept is None or tuple(kept) != low.levels
     return plan, changed
+
+
+def patient(
+    whole: Problem,
+    planned: Callable[[Problem, bool], tuple[Schedule, bool]],
+    fits: Callable[[Schedule], bool] | None = None,
+) -> tuple[Problem, Schedule, bool]:
+    """The problem that was solved, its plan, and whether that differs from the kept one: by the price of time, or by
+    the greatest share of it by which the plan `fits` (a budget of carbon, money or energy); without any price where
+    none does. `planned` makes a plan, and is told whether `FLOOR` may be asked."""
+    for share in SHARES_OF_PRICE if fits and whole.price_of_time else (1.0,):
+        problem = dataclasses.replace(whole, price_of_time=share * whole.price_of_time)
+        found, changed = planned(problem, share == 1.0)
+        if fits is None or fits(found):
+            break
+    return problem, found, changed
 
 
 def _too_little(
@@ -204,7 +221,7 @@ def _in_force(
 def _error(problem: Problem, one: Sequence[int], other: Sequence[int], uncertainty: float | Sequence[float]) -> float:
     """One standard deviation of the difference between two schedules, and what sums round to. Of a relative error of
     slots' differences all is added, half in either slot."""
-    more = np.subtract(_energy_kwh(problem, one), _energy_kwh(problem, other))
+    more = np.subtract(energy_kwh(problem, one), energy_kwh(problem, other))
     moved = float(np.abs(more) @ np.abs(problem.worth_per_kwh))
     if isinstance(uncertainty, int | float):
         return (1e-12 + 0.5 * uncertainty) * moved
@@ -214,7 +231,7 @@ def _error(problem: Problem, one: Sequence[int], other: Sequence[int], uncertain
     return 1e-12 * moved + float(np.sqrt(max(0.0, own @ alike @ own)))
 
 
-def _energy_kwh(problem: Problem, levels: Sequence[int]) -> list[float]:
+def energy_kwh(problem: Problem, levels: Sequence[int]) -> list[float]:
     """[T] at the wall."""
     out = [0.0] * len(problem.dur_s)
     for slot in walk(problem, levels):

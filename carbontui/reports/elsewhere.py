@@ -186,7 +186,7 @@ def _speed(statuses: Sequence[protocol.Status], rest: WorkLeft) -> tuple[float, 
     except ValueError:
         here = None
     if here is not None and len(boards) == 1:
-        factor = 1.0 if boards[0] == here else comparing.speed(boards[0], here, "fp16")
+        factor = 1.0 if boards[0] == here else comparing.speed(boards[0], here)
         if factor is not None:
             watts = work.boards_w * boards[0].tdp_w / here.tdp_w + work.rest_w
             return factor, watts, f"{boards[0].short}: rule of thumb"

@@ -38,12 +38,16 @@ def offers(zone: str, work_s: float, given: Sequence[Offer], *, known: bool) -> 
     yield f"On typical days of {zone}, {of}:"
     for _, same in groupby(given, key=lambda offer: (offer.factor == 1, round(offer.finish_s / 60))):
         offer, *others = same
-        less = f"−{figures.percent(offer.saved)} CO2" if offer.saved >= 0.005 else "saves nothing"
-        later_s = offer.finish_s - given[0].finish_s
-        later = f", {figures.duration(later_s)} later" if later_s >= 60 else ""
         ends = f", ends {figures.clock(offer.finish_s, offer.finish_s - work_s)}" if known else ""
         wait = " (no waiting)" if offer.factor == 1 else ""
-        yield f"  {', '.join(f'{one.factor:g}x' for one in (offer, *others))}{wait}  {less}{later}{ends}"
+        gained = gain(offer.saved, offer.finish_s - given[0].finish_s)
+        yield f"  {', '.join(f'{one.factor:g}x' for one in (offer, *others))}{wait}  {gained}{ends}"
+
+
+def gain(saved: float, later_s: float) -> str:
+    """'−12 % CO2, 3 h 10 later', against running now."""
+    less = f"−{figures.percent(saved)} CO2" if saved >= 0.005 else "saves nothing"
+    return less + (f", {figures.duration(later_s)} later" if later_s >= 60 else "")
 
 
 def assumed(zone: str | None, own: bool, budget: str) -> str:

@@ -75,18 +75,6 @@ def test_a_drift_is_said_and_followed():
     assert said / 300 <= 0.06
 
 
-@pytest.mark.parametrize("fixed_s", [0.005, 0.02, 0.1])
-def test_a_fixed_cost_is_not_multiplied(fixed_s):
-    dice, found = random.Random(2), []
-    sizes = [n for n in (250, 500, 1000, 2000, 4000, 6500) for _ in range(30)]
-    for _ in range(40):
-        a, b = estimate.fixed_and_rate(sizes, [fixed_s + n * 1e-4 * dice.gauss(1, 0.1) for n in sizes])
-        found.append((a + b * 10_000) / (1 + fixed_s))
-    assert statistics.fmean(found) == pytest.approx(1, abs=0.01)
-    with pytest.raises(ValueError, match="two different sizes"):
-        estimate.fixed_and_rate([5.0, 5.0], [1.0, 1.0])
-
-
 def test_too_little_is_said_to_be_nothing_and_nonsense_is_refused():
     assert estimate.remaining([1.0] * 4, 10) is None and Blocks().whole(100) is None
     found = estimate.remaining([1.0] * 5, 10)

@@ -3,7 +3,7 @@
 import pytest
 
 from carbontui.account.compare import Work
-from carbontui.assumed import job as assumed
+from carbontui.assumed.job import within_budgets
 from carbontui.commands.support.offers import of_boards
 from carbontui.grid.types import GridForecast
 from carbontui.plan.problem import ProblemError
@@ -25,21 +25,21 @@ def outlook(*by_hour, price=()):
 
 def test_a_looser_budget_never_emits_more_and_a_dirty_hour_is_waited_out():
     seen = outlook(600, 600, 100, 100, 100, 100, 600, 600)
-    rows = assumed.within_budgets(WORK, seen, (1.0, 1.5, 2.0, 3.0), NOW_S)
+    rows = within_budgets(WORK, seen, (1.0, 1.5, 2.0, 3.0), NOW_S)
     grams = [row.gco2_g for row in rows]
     assert grams == sorted(grams, reverse=True) and grams[-1] < 0.3 * grams[0]
     assert rows[0].gco2_g == pytest.approx(1.2 * 600, rel=0.01), "1x leaves no room: at full speed now"
     assert all(row.time_s <= factor * 7200.0 + 1 for row, factor in zip(rows, (1.0, 1.5, 2.0, 3.0), strict=True))
     assert "certified" in rows[0].how
     with pytest.raises(ProblemError):
-        assumed.within_budgets(WORK, seen, (9.0,), NOW_S)
+        within_budgets(WORK, seen, (9.0,), NOW_S)
 
 
 def test_without_a_board_no_cap_is_compared_and_patience_waits_for_less():
     cpu = WORK._replace(boards_w=0.0)
     flat, falling = outlook(*(600,) * 6), outlook(600, 600, 590, 590, 590, 590)
-    assert {row.time_s for row in assumed.within_budgets(cpu, flat, (1.0, 3.0), NOW_S)} == {7200.0}
-    least, usual = (assumed.within_budgets(cpu, falling, (3.0,), NOW_S, pct)[0] for pct in (0.0, 2.0))
+    assert {row.time_s for row in within_budgets(cpu, flat, (1.0, 3.0), NOW_S)} == {7200.0}
+    least, usual = (within_budgets(cpu, falling, (3.0,), NOW_S, pct)[0] for pct in (0.0, 2.0))
     assert usual.time_s == 7200.0 < least.time_s and usual.gco2_g > least.gco2_g
 
 

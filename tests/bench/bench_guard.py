@@ -24,7 +24,7 @@ from bench_issued import named
 from carbontui.assumed.job import boundaries
 from carbontui.extensions.evaluation import evaluation
 from carbontui.extensions.evaluation.issued import OwnForecast, load_issues
-from carbontui.extensions.evaluation.policies import Case, Knowledge, outcome
+from carbontui.extensions.evaluation.policies import Case, Knowledge, best_constant, outcome
 from carbontui.extensions.evaluation.run import starts_drawn
 from carbontui.plan import rolling
 from carbontui.system import isolation
@@ -66,8 +66,8 @@ def fitted(rows: dict[str, list[float]]) -> tuple[float, float, float]:
 
 GUARDS = {
     "none": (0.0, 0.0, 0.75, 48, 3),
-    "default: half, chosen": (0.5, 1.0, 0.5, 48, 6),
-    "half, fitted": (0.5, 1.0, 0.75, 48, 3),
+    "half, chosen": (0.5, 1.0, 0.5, 48, 6),
+    "default: half, fitted": (0.5, 1.0, 0.75, 48, 3),
     "one, fitted": (1.0, 1.0, 0.75, 48, 3),
     "two, fitted": (2.0, 2.0, 0.75, 48, 3),
 }
@@ -84,13 +84,12 @@ def costs(source: evaluation.RecordedGrid, start: float) -> list[list[tuple[floa
     for setting in CURVE:
         edges = boundaries(start, start + setting.hours * 3600 * setting.slack, evaluation.SLOT_S[setting.hours])
         case = Case(tuple(edges), evaluation.job_of(setting).problem(edges, grid, setting.hours * 3600.0))
-        made = evaluation.policies_of(known, {}, setting.patience_pct)
-        now, cap = (outcome(case, made[name]).figures.gco2 for name in ("run now", "best constant cap"))
+        now, cap = (outcome(case, policy).figures.gco2 for policy in (lambda case: (), best_constant))
         row = []
         for sure, stays, share, long_h, short_h in GUARDS.values():
             rolling.SURE, rolling.STAYS, rolling.LASTING = sure, stays, share
             rolling.LASTING_S, rolling.ALIKE_S = 3600.0 * long_h, 3600.0 * short_h
-            grams = outcome(case, made["ours"]).figures.gco2
+            grams = outcome(case, lambda case: evaluation.ours(case, known, CURVE[0].patience_pct)).figures.gco2
             row.append((100 * (1 - grams / now), 100 * (grams / (cap if setting.caps else now) - 1)))
         found.append(row)
     return found

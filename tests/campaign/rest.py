@@ -27,7 +27,7 @@ while not os.path.exists(name + ".end"):
     time.sleep(0.02)
 sys.exit(5)
 """
-LOOKING = (("status",), ("ls",), ("plan",), ("log",), ("line",), ("attach",), ("report",), ("explain",), ("receipt",))
+LOOKING = (("status",), ("ls",), ("plan",), ("log",), ("line",), ("attach",), ("report",), ("explain",))
 """Verbs that look at a job; `ls` names no job."""
 
 

@@ -112,7 +112,7 @@ def test_after_a_reboot_an_unloaded_job_resumes_where_it_left_off(house, unloadi
     kill_all(directory)
     told = house.cli("status", job_id, check=True).stdout
     assert "lost" in told and f"carbontui restart {job_id}" in told
-    for verb in (["ls"], *([verb, job_id] for verb in ("plan", "log", "line", "attach", "report", "receipt"))):
+    for verb in (["ls"], *([verb, job_id] for verb in ("plan", "log", "line", "attach", "report"))):
         done = house.cli(*verb)
         assert f"carbontui restart {job_id}" in done.stdout + done.stderr, verb
     assert "unloaded" in house.cli("restart", job_id, check=True).stdout

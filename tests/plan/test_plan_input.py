@@ -119,6 +119,7 @@ def test_work_beyond_a_deadline_that_is_too_near_meets_the_grid_of_its_hours():
 
 def test_a_made_up_job_shows_its_frontier():
     asked = ["--zone", "DE", "--work", "6h", "--budget", "3x", "--start", "2030-04-12T16:20:00Z"]
+    asked += ["--watts", "650W"]
     shown = CliRunner().invoke(verb, asked).stdout
     assert "typical days of DE" in shown
     assert "Frontier" in shown
@@ -135,6 +136,7 @@ def test_an_hour_has_a_price_on_the_command_line(monkeypatch, tmp_path):
     """8 h in FR within 3x: 1.7 % of the CO2 are not worth half a day."""
     monkeypatch.setenv("CARBONTUI_HOME", str(tmp_path))
     asked = ["--zone", "FR", "--work", "8h", "--budget", "3x", "--start", "2026-11-26T17:30:00Z", "--json"]
+    asked += ["--watts", "300W"]
     usual, least = (json.loads(CliRunner().invoke(verb, [*asked, *more]).stdout) for more in ([], ["--patience", "0%"]))
     assert (usual["patience_pct"], usual["price_of_time_g_per_h"]) == (2.0, pytest.approx(0.255, abs=0.01))
     assert least["price_of_time_g_per_h"] == 0 and least["finish_s"] - usual["finish_s"] > 12 * 3600

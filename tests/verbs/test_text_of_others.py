@@ -71,7 +71,7 @@ def test_no_verb_prints_what_steers_a_terminal(house):
     for words in (
         ("ls", "--all"), ("status", job.id), ("status", job.id, "--json"), ("report", job.id),
         ("report", job.id, "--md"),
-        ("report", job.id, "--html", page), ("explain", job.id), ("receipt", job.id), ("history",), ("line", job.id),
+        ("report", job.id, "--html", page), ("explain", job.id), ("history",), ("line", job.id),
         ("plan", job.id), ("pause", HOSTILE), ("log", job.id, "--json"), ("cap", HOSTILE), ("solve", HOSTILE),
         ("doctor",),
     ):  # fmt: skip

@@ -60,7 +60,6 @@ def _factor(text: str) -> float:
     "--zone", shell_complete=zone_keys, help="Zone of --actual: its values are as late as of that zone's source."
 )
 @click.option("--issued", help="Published forecasts: CSV issue_utc,target_utc,forecast.")
-@click.option("--beside", help="The same hours by another signal (marginal): what the same plans save by it.")
 @click.option("--work", default="8h", show_default=True, help="Work of each job at full speed.")
 @click.option(
     "--budget", "--slack", "slack", type=WithUnit(_factor), default=2.0, help="Each job's budget (default 2x)."
@@ -82,7 +81,6 @@ def _factor(text: str) -> float:
 def backtest(
     actual: str,
     issued: str | None,
-    beside: str | None,
     work: str,
     slack: float,
     starts: int,
@@ -111,8 +109,7 @@ def backtest(
         patience_pct = settings_for(patience=other.pop("patience")).settings.patience
         job = replace(stated(**other, caps=False), patience_pct=patience_pct)
         work_s = units.parse_duration(work)
-        second = Grid(recorded.load(beside)) if beside else None
-        report = run(grid, job, work_s, slack, starts, seed, issues, own, prices=prices, beside=second, progress=said)
+        report = run(grid, job, work_s, slack, starts, seed, issues, own, prices=prices, progress=said)
         streams.over_itself("")
         report.about["lateness_from"] = source if given_s is None else "given"
     if as_json:
@@ -142,7 +139,6 @@ def _summary(report: BacktestReport) -> None:
     console = streams.console()
     about = report.about
     head = ["policy", "saves", "of what is possible", "late", "made worse", "worst"]
-    head += ["beside"] if report.beside else []
     rows = []
     for name, row in report.summary().items():
         share = {key: (value or 0.0) / 100 for key, value in row.items()}
@@ -154,7 +150,6 @@ def _summary(report: BacktestReport) -> None:
                 f"{row['late']:.0f}",
                 figures.percent(share["worse_pct"]),
                 figures.signed(share["worst_pct"], figures.percent),
-                *([figures.percent(share["beside_saving_pct"], 1)] if report.beside else []),
             )
         )
     title = f"{len(report.cases)} jobs of {figures.duration(about['work_s'])}, {about['slack']:g}x budget"
@@ -168,14 +163,17 @@ def _summary(report: BacktestReport) -> None:
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Fewer jobs: a minute on two idle cores instead of four.")
+@click.option("--quick", is_flag=True, help="Fewer jobs: a minute on two idle cores instead of twenty.")
 @click.option("--seed", type=Count(0), default=1, show_default=True, help="Seed of the starts.")
+@click.option("--seeds", type=Count(1, 100), help="So many seeds from that one on: 3, with --quick 1.")
 @click.option(
     "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder for what is written."
 )
 @lateness_option
 @patience_option
-def evaluate(quick: bool, seed: int, out: Path, lateness: float | None, patience: str | None) -> None:
+def evaluate(
+    quick: bool, seed: int, seeds: int | None, out: Path, lateness: float | None, patience: str | None
+) -> None:
     """Weigh plans on recorded grids that ship: evaluation.json, evaluation.md and two pictures go to --out."""
     from carbontui.extensions.evaluation import evaluation, evaluation_report
 
@@ -184,7 +182,11 @@ def evaluate(quick: bool, seed: int, out: Path, lateness: float | None, patience
     begun = time.monotonic()
 
     scope = replace(evaluation.QUICK if quick else evaluation.EvaluationScope(), lateness_s=lateness)
-    scope = replace(scope, patience_pct=settings_for(patience=patience or f"{PATIENCE_PCT}").settings.patience)
+    scope = replace(
+        scope,
+        seeds=seeds or scope.seeds,
+        patience_pct=settings_for(patience=patience or f"{PATIENCE_PCT}").settings.patience,
+    )
     found = evaluation.evaluation(scope, seed, lambda done, of: streams.over_itself(f"{done} of {of} starts"))
     streams.over_itself("")
     found |= {
@@ -192,6 +194,7 @@ def evaluate(quick: bool, seed: int, out: Path, lateness: float | None, patience
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {sys.version.split()[0]}",
         "took_s": round(time.monotonic() - begun, 1),
         "command": f"carbontui evaluate {'--quick ' if quick else ''}--seed {seed} --out DIR"
+        + ("" if seeds is None else f" --seeds {seeds}")
         + ("" if lateness is None else f" --lateness {lateness:g}s")
         + ("" if patience is None else f" --patience {scope.patience_pct:g}"),
         "out": str(out),

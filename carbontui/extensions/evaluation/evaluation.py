@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from importlib import resources
 from pathlib import Path
@@ -24,13 +25,14 @@ from typing import Any, NamedTuple
 from carbontui import hooks
 from carbontui.assumed.job import AssumedJob, Grid, assumed, boundaries
 from carbontui.config import PATIENCE_PCT
-from carbontui.extensions.evaluation.issued import OwnForecast, load_issues
+from carbontui.extensions.evaluation.issued import DayAhead, OwnForecast, load_issues
 from carbontui.extensions.evaluation.policies import Case, Knowledge, Policy, best_constant, outcome, rolling, rules
-from carbontui.extensions.evaluation.run import starts_drawn
-from carbontui.grid import choose, recorded
+from carbontui.extensions.evaluation.run import PlannedPrices, starts_drawn
+from carbontui.grid import choose, recorded, tariff
 from carbontui.grid.types import Signal
+from carbontui.plan.evaluation import evaluate
 from carbontui.plan.planner import solve
-from carbontui.plan.problem import ProblemLevel, price_of_time
+from carbontui.plan.problem import ProblemLevel, Weight, price_of_time
 from carbontui.plan.results import run_lengths
 from carbontui.power.curves.public import SHARES, shapes
 from carbontui.system import isolation
@@ -44,26 +46,35 @@ HISTORY_S = 90 * 86400.0
 """Grid before the first start, from which the forecaster learns."""
 ANY_BOARD = "mean of all boards"
 SIGNAL: Signal = "average_direct"
+DATA = Path(str(resources.files("carbontui.data")))
 
 
 class RecordedGrid(NamedTuple):
-    """A recorded grid: what it is called, its zone, the CSV of its intensities and that of published forecasts."""
+    """A recorded grid: what it is called, its zone, the CSV of its intensities, of published forecasts and of
+    prices."""
 
     name: str
     zone: str
     path: Path
     issued: Path | None = None
+    price: Path | None = None
 
     def files(self) -> dict[str, Path]:
-        return {self.name: self.path} | ({f"{self.name}, forecasts": self.issued} if self.issued else {})
+        more = {f"{self.name}, forecasts": self.issued, f"{self.name}, prices": self.price}
+        return {self.name: self.path} | {name: path for name, path in more.items() if path}
+
+    def prices(self, hours: Grid) -> DayAhead:
+        """Those recorded, else an invented tariff: 0.30 by day, 0.18 from 22 to 6 UTC."""
+        path = self.price or DATA / "example-tariff.csv"
+        series, known = tariff.prices(str(path), hours.start_s, hours.end_s)
+        return DayAhead(Grid(series), known)
 
 
 def shipped() -> tuple[RecordedGrid, ...]:
     """The grids that ship with carbontui."""
-    data = Path(str(resources.files("carbontui.data")))
     return (
-        RecordedGrid("DE 2020", "DE", data / "grid-de-2020.csv.gz"),
-        RecordedGrid("GB 2023", "GB", data / "grid-gb-2023.csv.gz"),
+        RecordedGrid("DE 2020", "DE", DATA / "grid-de-2020.csv.gz"),
+        RecordedGrid("GB 2023", "GB", DATA / "grid-gb-2023.csv.gz"),
     )
 
 
@@ -75,9 +86,12 @@ class EvaluationScope:
     """Hours of work, and budgets as multiples of them."""
     held_w: tuple[float | None, ...] = (None, 60.0, 250.0)
     """None: the machine is given back while the job waits."""
-    starts: int = 15
+    starts: int = 20
+    seeds: int = 3
     board_starts: int = 6
-    """Of so many starts also 24 h of work in twice the time with the curve of each published training."""
+    """Of so many starts of each seed also 24 h of work in twice the time with the curve of each published training."""
+    variant_starts: int = 20
+    """Of so many the same with each of `VARIANTS`."""
     grids: tuple[RecordedGrid, ...] = ()
     """(): those that are shipped."""
     lateness_s: float | None = None
@@ -86,9 +100,35 @@ class EvaluationScope:
     """Of ours; without a price of time (0) it is weighed beside, too."""
 
 
-QUICK = EvaluationScope(jobs=((4, 2.0), (24, 2.0)), starts=6, board_starts=1)
+QUICK = EvaluationScope(jobs=((4, 2.0), (24, 2.0)), starts=6, seeds=1, board_starts=1, variant_starts=1)
 DAY, CURVE_PCT = (24, 2.0), (0.0, 1.0, 2.0, 5.0)
 """The job that is weighed with every board, and at several patiences."""
+
+
+class Variant(NamedTuple):
+    """What is asked or taken for true otherwise: CO2 and cost by weight (None: CO2 alone), a carbon budget as a share
+    of what running now is expected to emit, what is taken for true (`rolling`)."""
+
+    weight: Weight | None = None
+    most: float | None = None
+    work: float = 1.0
+    speed: float = 1.0
+
+
+VARIANTS = {
+    "": Variant(),
+    "cost": Variant(Weight(0.0, 1.0)),
+    "half CO2, half cost": Variant(Weight(0.5, 0.5)),
+    "at most 80 % of running now's CO2": Variant(most=0.8),
+    "work taken for 25 % more": Variant(work=1.25),
+    "work taken for 20 % less": Variant(work=0.8),
+    **{f"caps taken for {pct} % faster": Variant(speed=1 + pct / 100) for pct in (1, 2, 5)},
+    "caps taken for 5 % slower": Variant(speed=0.95),
+}
+
+
+Weights = tuple[float, float] | None
+"""Of (cost, grams); None: each job's own."""
 
 
 class Setting(NamedTuple):
@@ -100,6 +140,7 @@ class Setting(NamedTuple):
     caps: bool
     patience_pct: float
     training: int | None = None
+    variant: str = ""
 
 
 def lateness_s(source: RecordedGrid, scope: EvaluationScope) -> float:
@@ -112,7 +153,11 @@ def evaluation(
     """Everything of `evaluation.json` but who ran it: the same for a seed on every machine."""
     os.environ.update(isolation.ONE_THREAD)  # each start is another process's; set before numpy is loaded there
     grids = scope.grids or shipped()
-    asked = [(scope, grid, *start) for grid in grids for start in starts_of(grid, scope, seed)]
+    asked = [
+        (scope, grid, number, *start)
+        for grid, number in itertools.product(grids, range(seed, seed + scope.seeds))
+        for start in starts_of(grid, scope, number)
+    ]
     jobs: dict[tuple[str, Setting], list[dict[str, Any]]] = defaultdict(list)
     with ProcessPoolExecutor(max_workers=os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
         for done, rows in enumerate(pool.map(start_evaluated, *zip(*asked, strict=True)), start=1):
@@ -120,7 +165,8 @@ def evaluation(
                 jobs[asked[done - 1][1].name, setting].append(job)
             progress(done, len(asked))
     groups = [_group(scope, grid, one, jobs[grid.name, one]) for grid in grids for one in settings(scope)]
-    main = [one for one in groups if one["training"] is None and one["patience_pct"] == scope.patience_pct]
+    own = [one for one in groups if one["training"] is None and not one["variant"]]
+    main = [one for one in own if one["patience_pct"] == scope.patience_pct]
     files = {name: path for grid in grids for name, path in grid.files().items()}
     return {
         "schema": SCHEMA,
@@ -132,7 +178,8 @@ def evaluation(
         },
         "groups": main,
         "boards": [one for one in groups if one["training"] is not None],
-        "patience": [one for one in groups if one["patience_pct"] != scope.patience_pct],
+        "patience": [one for one in own if one["patience_pct"] != scope.patience_pct],
+        "variants": [one for one in groups if one["variant"]],
     }
 
 
@@ -146,6 +193,7 @@ def _group(scope: EvaluationScope, grid: RecordedGrid, setting: Setting, jobs: l
         "board": ANY_BOARD if setting.training is None else shapes()[setting.training].gpu,
         "training": setting.training,
         "patience_pct": setting.patience_pct,
+        "variant": setting.variant,
         "signal": SIGNAL,
         "lateness_s": lateness_s(grid, scope),
         "boundary": "given-back" if setting.held_w is None else f"held {setting.held_w:g} W",
@@ -159,16 +207,22 @@ def _group(scope: EvaluationScope, grid: RecordedGrid, setting: Setting, jobs: l
     }
 
 
-def settings(scope: EvaluationScope, boards: bool = True) -> list[Setting]:
-    """Of a start, in order; with `boards` also those of the published trainings."""
+def settings(scope: EvaluationScope, nth: int = 0) -> list[Setting]:
+    """Of the nth start of a seed, in order; of the first ones also those of the published trainings and variants."""
     own = scope.patience_pct
     made = [
         Setting(*job, held_w, caps, pct)
         for job, held_w, caps in itertools.product(scope.jobs, scope.held_w, (False, True))
         for pct in dict.fromkeys((own, *(CURVE_PCT if job == DAY else CURVE_PCT[:1])))
     ]
-    of_boards = itertools.product(scope.held_w, range(len(shapes()) if boards and scope.board_starts else 0))
-    return made + [Setting(*DAY, held_w, True, own, training) for held_w, training in of_boards]
+    of_boards = itertools.product(scope.held_w, range(len(shapes()) if nth < scope.board_starts else 0))
+    varied = itertools.product(VARIANTS if nth < scope.variant_starts else (), scope.held_w, (False, True))
+    made += [Setting(*DAY, held_w, True, own, training) for held_w, training in of_boards]
+    return made + [
+        Setting(*DAY, held_w, caps, own, None, name)
+        for name, held_w, caps in varied
+        if name and (caps or VARIANTS[name].speed == 1.0)
+    ]
 
 
 def grid_of(source: RecordedGrid, scope: EvaluationScope) -> Grid:
@@ -176,34 +230,53 @@ def grid_of(source: RecordedGrid, scope: EvaluationScope) -> Grid:
     return Grid(series, lateness_s(source, scope))
 
 
-def starts_of(source: RecordedGrid, scope: EvaluationScope, seed: int) -> list[tuple[float, bool]]:
-    """The starts on a grid that the seed chooses among all hours, sorted, and whether of every board."""
+def starts_of(source: RecordedGrid, scope: EvaluationScope, seed: int) -> list[tuple[float, int]]:
+    """The starts on a grid that the seed chooses among all hours, sorted, and the how manieth was drawn."""
     issues = load_issues(source.issued) if source.issued else []
     longest_s = max(one.hours * one.slack for one in settings(scope)) * 3600.0
     rng = random.Random(f"starts of {source.name} {seed}")
     drawn = starts_drawn(grid_of(source, scope), issues, HISTORY_S, longest_s, rng)
-    return sorted((start, n < scope.board_starts) for n, start in enumerate(itertools.islice(drawn, scope.starts)))
+    return sorted((start, n) for n, start in enumerate(itertools.islice(drawn, scope.starts)))
 
 
 def start_evaluated(
-    scope: EvaluationScope, source: RecordedGrid, start: float, boards: bool
+    scope: EvaluationScope, source: RecordedGrid, seed: int, start: float, nth: int
 ) -> list[tuple[Setting, dict[str, Any]]]:
     """What every policy does with the jobs of all settings that start at a time."""
     grid = grid_of(source, scope)
-    known = Knowledge(grid, OwnForecast(grid, load_issues(source.issued) if source.issued else []))
+    prices = source.prices(grid)
+    known = Knowledge(grid, OwnForecast(grid, load_issues(source.issued) if source.issued else []), prices)
     simple = rules(grid.delayed(), known)
     done = []
     # the longest first: its forecasts serve the shorter ones
-    for setting in sorted(settings(scope, boards), key=lambda one: -one.hours * one.slack):
+    for setting in sorted(settings(scope, nth), key=lambda one: -one.hours * one.slack):
         edges = boundaries(start, start + setting.hours * 3600 * setting.slack, SLOT_S[setting.hours])
-        case = Case(tuple(edges), job_of(setting).problem(edges, grid, setting.hours * 3600.0))
-        done.append(
-            (
-                setting,
-                {"start": iso(start), "policies": _outcomes(case, policies_of(known, simple, setting.patience_pct))},
-            )
-        )
+        problem, asked = job_of(setting).problem(edges, grid, setting.hours * 3600.0), VARIANTS[setting.variant]
+        alpha, beta = PlannedPrices(prices.grid, "", weight=asked.weight).scales(grid, start)
+        problem = replace(problem, price_per_kwh=tuple(prices.grid.slots(edges)), alpha=alpha, beta=beta)
+        case = Case(tuple(edges), problem)
+        expected, _ = known.expected(problem, edges)
+        most_g = (asked.most or math.inf) * evaluate(expected, ()).gco2
+        policies: dict[str, Policy] = {
+            "run now": lambda case: (),
+            "best constant cap": best_constant,
+            **({} if setting.variant else simple),
+            "ours": partial(
+                ours, known=known, patience_pct=setting.patience_pct, work=asked.work, speed=asked.speed, most_g=most_g
+            ),
+            "perfect foresight": lambda case: solve(case.problem, compare=False).levels,
+            **{name: one for _, made in hooks.offered("policies") for name, one in made(grid, known).items()},
+        }
+        about = {"start": iso(start), "seed": seed, "weights": (alpha, beta), "most_g": asked.most and most_g}
+        done.append((setting, about | {"policies": _outcomes(case, policies)}))
     return done
+
+
+def ours(case: Case, known: Knowledge, patience_pct: float, **taken: float) -> list[int]:
+    """What carbontui does, with the price of time of its first forecast."""
+    expected, _ = known.expected(case.problem, case.edges)
+    price = price_of_time(expected, patience_pct)
+    return rolling(replace(case, problem=replace(case.problem, price_of_time=price)), known, **taken)
 
 
 def job_of(setting: Setting) -> AssumedJob:
@@ -223,22 +296,6 @@ def job_of(setting: Setting) -> AssumedJob:
     return AssumedJob(replace(shape, host_w=setting.held_w or 0.0))
 
 
-def policies_of(known: Knowledge, simple: dict[str, Policy], patience_pct: float) -> dict[str, Policy]:
-    def ours(case: Case) -> list[int]:
-        expected, _ = known.expected(case.problem, case.edges)
-        price = price_of_time(expected, patience_pct)
-        return rolling(replace(case, problem=replace(case.problem, price_of_time=price)), known)
-
-    return {
-        "run now": lambda case: (),
-        "best constant cap": best_constant,
-        **simple,
-        "ours": ours,
-        "perfect foresight": lambda case: solve(case.problem, compare=False).levels,
-        **{name: one for _, made in hooks.offered("policies") for name, one in made(known.grid, known).items()},
-    }
-
-
 def _outcomes(case: Case, policies: dict[str, Policy]) -> dict[str, Any]:
     rows = {}
     for name, policy in policies.items():
@@ -247,6 +304,7 @@ def _outcomes(case: Case, policies: dict[str, Policy]) -> dict[str, Any]:
         rows[name] = {
             "gco2_g": round(did.gco2, 3),
             "kwh": round(did.kwh, 5),
+            "cost": round(did.cost, 6),
             "finish_s": round(did.finish_s, 1),
             "late_s": round(did.late_s, 1),
             "switches": len(runs) - 1,
@@ -255,15 +313,22 @@ def _outcomes(case: Case, policies: dict[str, Policy]) -> dict[str, Any]:
     return rows
 
 
-def summary(jobs: list[dict[str, Any]]) -> dict[str, dict[str, float | None]]:
-    """Per policy, against running now: saving on summed grams, mean and median of the jobs, the worst job (above zero:
-    it emits more), all in %; late jobs, and changes of level per job; hours by which it ends later, and the grams that
-    each of them saves (None: it ends no later)."""
+def worth(job: dict[str, Any], policy: str, weights: Weights) -> float:
+    """What a policy's job took, by (cost, grams)."""
+    row, (alpha, beta) = job["policies"][policy], weights or job["weights"]
+    return float(alpha * row["cost"] + beta * row["gco2_g"])
+
+
+def summary(jobs: list[dict[str, Any]], weights: Weights = (0.0, 1.0)) -> dict[str, dict[str, float | None]]:
+    """Per policy, against running now: saving on summed grams (or by `weights`), mean and median of the jobs, the worst
+    job (above zero: it emits more), all in %; late jobs, and changes of level per job; hours by which it ends later,
+    and the grams that each of them saves (None: it ends no later)."""
     found: dict[str, dict[str, float | None]] = {}
     for name in jobs[0]["policies"]:
         rows = [(job["policies"][name], job["policies"]["run now"]) for job in jobs]
-        each = [100 * (1 - row["gco2_g"] / now["gco2_g"]) for row, now in rows]
-        grams, now_g = math.fsum(row["gco2_g"] for row, _ in rows), math.fsum(now["gco2_g"] for _, now in rows)
+        took = [(worth(job, name, weights), worth(job, "run now", weights)) for job in jobs]
+        each = [100 * (1 - mine / now) for mine, now in took]
+        grams, now_g = (math.fsum(side) for side in zip(*took, strict=True))
         delay_h = math.fsum(row["finish_s"] - now["finish_s"] for row, now in rows) / 3600
         found[name] = {
             "saving_pct": round(100 * (1 - grams / now_g), 3),

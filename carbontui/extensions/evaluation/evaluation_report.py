@@ -61,6 +61,13 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: 
     ):
         lines += ["", f"## By patience, {what}: ours (mean saving, %, and hours later)", ""]
         lines += _crossed(part, _setting, lambda g: f"{g['patience_pct']:g} %", _hours)
+    if len({job["seed"] for job in groups[0]["jobs"]}) > 1:
+        lines += ["", "## By seed: ours, the best of the simple rules, perfect foresight (mean saving, %)", ""]
+        lines += _crossed(_by_seed(groups), _setting, lambda g: f"{g['seed']}", _three)
+    if varied := evaluated["variants"]:
+        day = [g for g in groups if (g["hours"], g["slack"]) == DAY]
+        lines += ["", f"## 24 h within 2x, {len(varied[0]['jobs'])} starts per grid, otherwise", "", VARIED, ""]
+        lines += _crossed([*day, *varied], lambda g: g["variant"] or "CO2 alone, all known", _setting, _otherwise)
     if of_boards:
         of = f"24 h within 2x, {len(of_boards[0]['jobs'])} starts per grid, mean of its trainings (least to most)"
         lines += ["", f"## By board: ours, the best constant cap, perfect foresight ({of}, %)", ""]
@@ -69,6 +76,33 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: 
     lines += ["", "## Data", "", "| data | file | sha256 |", "|---|---|---|"]
     lines += [f"| {name} | {of['file']} | `{of['sha256']}` |" for name, of in evaluated["data"].items()]
     return "\n".join(lines) + "\n"
+
+
+VARIED = (
+    "Of ours / the best constant cap / foresight: what the plan weighs, saved against running now, mean of the jobs in "
+    "%; of ours: its CO2, cost and hours later. Prices: as recorded, else 0.30 by day, 0.18 from 22 to 6 UTC. A carbon "
+    "budget is kept so often, of so many where foresight does. Wrong work is known right once half of it is done."
+)
+
+
+def _by_seed(groups: list[Group]) -> list[Group]:
+    """Each group in parts, by the seed that drew the start."""
+    seeds = dict.fromkeys(job["seed"] for job in groups[0]["jobs"])
+    return [
+        {**group, "seed": seed, "jobs": [job for job in group["jobs"] if job["seed"] == seed]}
+        for seed, group in product(seeds, groups)
+    ]
+
+
+def _otherwise(groups: list[Group]) -> str:
+    jobs = [job for group in groups for job in group["jobs"]]
+    goal, grams, cost = (summary(jobs, weights) for weights in (None, (0.0, 1.0), (1.0, 0.0)))
+    given = [job for job in jobs if job["most_g"]]
+    kept, could = (sum(job["policies"][one]["gco2_g"] <= job["most_g"] for job in given) for one in (OURS, FORESIGHT))
+    cells = " / ".join(f"{goal[one]['mean_pct']:.1f}" for one in (OURS, CONSTANT, FORESIGHT))
+    cells += f"; {grams[OURS]['mean_pct']:.1f}, {cost[OURS]['mean_pct']:.1f}; {goal[OURS]['delay_h']:.1f} h"
+    cells += f", {late} late" if (late := goal[OURS]["late"]) else ""
+    return cells + (f"; kept {kept} of {could}" if given else "")
 
 
 def _setting(group: Group) -> str:
@@ -85,7 +119,7 @@ def _policies(groups: list[Group]) -> list[str]:
         f"| policy | mean % | worst % | over {base} % | late | switches | h later | g/h | of foresight above {base} |",
         "|---" * 9 + "|",
     ]
-    rows, jobs = _together(groups), [job["policies"] for group in groups for job in group["jobs"]]
+    rows, jobs = _together(groups), [job for group in groups for job in group["jobs"]]
     room = rows[FORESIGHT]["mean_pct"] - rows[base]["mean_pct"]
     for name, row in rows.items():
         cells = (
@@ -103,15 +137,15 @@ def _policies(groups: list[Group]) -> list[str]:
 
 def _worst(jobs: list[dict[str, Any]], name: str, base: str) -> float:
     """% that the worst job emits above `base`."""
-    return 100 * max(float(job[name]["gco2_g"] / job[base]["gco2_g"]) for job in jobs) - 100
+    return 100 * max(float(job["policies"][name]["gco2_g"] / job["policies"][base]["gco2_g"]) for job in jobs) - 100
 
 
 def _crossed(groups: list[Group], row: Key, column: Key, cell: Callable[[list[Group]], str]) -> list[str]:
     columns = list(dict.fromkeys(map(column, groups)))
     out = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for head in dict.fromkeys(map(row, groups)):
-        cells = (cell([g for g in groups if (row(g), column(g)) == (head, one)]) for one in columns)
-        out.append(f"| {head} | {' | '.join(cells)} |")
+        parts = ([g for g in groups if (row(g), column(g)) == (head, one)] for one in columns)
+        out.append(f"| {head} | {' | '.join(cell(part) if part else '' for part in parts)} |")
     return out
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import structs
 
 from carbontui.assumed.job import Grid
 from carbontui.extensions.evaluation.issued import Predictor
 from carbontui.plan.evaluation import evaluate, spelled_out
 from carbontui.plan.graph import build
 from carbontui.plan.problem import Problem
-from carbontui.plan.results import Evaluation
+from carbontui.plan.results import Evaluation, Schedule
 from carbontui.plan.rivals import baselines, evaluated, steady
-from carbontui.plan.rolling import replan
+from carbontui.plan.rolling import energy_kwh, patient, replan
 from carbontui.units import J_PER_KWH
 
 NEO_G = 300.0
@@ -64,6 +67,8 @@ def _start(case: Case, known: Knowledge, score: Callable[[float, float, float, f
 
 
 WEEK_S = 7 * 86400.0
+HIGH = 1.2816
+"""Standard deviations to the upper end of an 80 % band."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,34 +115,44 @@ class Knowledge:
         return seen, spread
 
 
-def rolling(case: Case, known: Knowledge, idle_limit_s: float = math.inf) -> list[int]:
+def rolling(
+    case: Case, known: Knowledge, *, work: float = 1.0, speed: float = 1.0, most_g: float = math.inf
+) -> list[int]:
     """As a job does it: plan the rest whenever a new value of the grid is known, keep the plan in force unless another
-    gains more than noise, and execute the first slot. It stands still for `idle_limit_s` at a stretch at most."""
+    gains more than noise, and execute the first slot. `work` and `speed` are what is taken for true, as shares of the
+    truth: of the work that is left, until half of it is done, and of the speed under every cap. `most_g` is its carbon
+    budget: the band's upper end of what it emits is to keep within it."""
     whole = case.problem
+    fastest = whole.levels[whole.fastest].speed
+    levels_taken = tuple(
+        structs.replace(level, speed=min(fastest, level.speed * speed)) if level.speed < fastest else level
+        for level in whole.levels
+    )
+    used_g = 0.0
     levels: list[int] = []
     untouched: float | None = 0.0
     worth = [per_kwh * whole.pue / J_PER_KWH for per_kwh in whole.worth_per_kwh]
-    current, age, done, resumes, still_s = whole.initial_level, whole.initial_age_slots, 0.0, 0, 0.0
+    current, age, done, resumes = whole.initial_level, whole.initial_age_slots, 0.0, 0
     plan: tuple[int, ...] = ()
     looked_s = -math.inf
     for k, duration in enumerate(whole.dur_s):
         if case.edges[k] >= looked_s:
             looked_s = known.grid.end_of_step(case.edges[k])
             left = None if whole.max_resumes is None else whole.max_resumes - resumes
+            share = work if done < whole.work_s / 2 else 1.0
             rest = replace(
                 whole,
                 dur_s=whole.dur_s[k:],
                 ci_g_per_kwh=whole.ci_g_per_kwh[k:],
                 price_per_kwh=whole.price_per_kwh and whole.price_per_kwh[k:],
-                work_s=whole.work_s - done,
+                levels=levels_taken,
+                work_s=share * (whole.work_s - done),
                 initial_level=current,
                 initial_age_slots=age,
                 max_resumes=left,
             )
             seen, spread = known.expected(rest, case.edges[k:])
-            plan = replan(seen, plan or None, spread, max_pause_s=idle_limit_s, still_s=still_s, untouched=untouched)[
-                0
-            ].levels
+            plan = _planned(seen, plan or None, spread, untouched, most_g - used_g)
         level, plan = plan[0], plan[1:]
         if level < 0:
             break
@@ -145,15 +160,27 @@ def rolling(case: Case, known: Knowledge, idle_limit_s: float = math.inf) -> lis
         held, running = whole.levels[level], whole.levels[level].running
         lost = 0.0 if level == current else min(whole.switch_s[current][level] or 0.0, duration)
         joules = held.power_w * (duration - lost) + whole.switch_w[current][level] * lost + whole.host_w * duration
+        used_g += joules * whole.pue / J_PER_KWH * whole.ci_g_per_kwh[k]
         untouched = None if untouched is None or level != whole.fastest else untouched + worth[k] * joules
         if running != whole.levels[current].running:
             age, resumes = 0, resumes + running
         current, age = level, age + 1
-        still_s = 0.0 if running else still_s + duration
         done += held.speed * (duration - lost)
         if done >= whole.work_s - whole.finish_tolerance:
             break
     return levels
+
+
+def _planned(
+    expected: Problem, kept: tuple[int, ...] | None, spread: list[float], untouched: float | None, left_g: float
+) -> tuple[int, ...]:
+    def made(problem: Problem, floor: bool) -> tuple[Schedule, bool]:
+        return replan(problem, kept, spread, untouched=untouched if floor else None)
+
+    def fits(one: Schedule) -> bool:
+        return one.gco2 + HIGH * math.fsum(map(operator.mul, energy_kwh(expected, one.levels), spread)) <= left_g
+
+    return patient(expected, made, fits if left_g < math.inf else None)[1].levels
 
 
 def best_constant(case: Case) -> tuple[int, ...]:

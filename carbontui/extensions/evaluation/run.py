@@ -7,7 +7,6 @@ and are forced to run when the remaining work no longer fits. No policy is late 
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,11 +25,9 @@ from carbontui.extensions.evaluation.policies import (
     by_quantiles,
     outcome,
     rolling,
-    threshold,
     window,
 )
 from carbontui.grid.issues import Issue
-from carbontui.plan.evaluation import evaluate
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import ProblemError, Weight
 from carbontui.plan.results import run_lengths
@@ -75,14 +72,10 @@ class BacktestReport:
     outcomes: dict[str, list[PolicyOutcome]]
     about: dict[str, Any] = field(default_factory=dict)
     measure: Measure = "gco2"
-    beside: Grid | None = None
-    """The same hours by another signal (marginal beside average), on which the same schedules are scored as well."""
 
     def summary(self) -> dict[str, dict[str, float | None]]:
         """Per policy: saving against run now and share of the perfect-foresight saving (both of summed grams or money,
-        in %; None where nothing can be saved), late jobs, share of jobs worse than run now (%), the worst (%); the
-        saving of CO2 by the signal `beside`, where there is one."""
-        other = self._beside()
+        in %; None where nothing can be saved), late jobs, share of jobs worse than run now (%), the worst (%)."""
         now = [getattr(o.figures, self.measure) for o in self.outcomes["run now"]]
         perfect = sum(getattr(o.figures, self.measure) for o in self.outcomes["perfect foresight"])
         room = sum(now) - perfect
@@ -96,19 +89,8 @@ class BacktestReport:
                 "late": sum(o.figures.late_s > 0 for o in outcomes),
                 "worse_pct": 100 * sum(r > WORSE for r in ratios) / len(ratios),
                 "worst_pct": 100 * max(ratios),
-                **({"beside_saving_pct": 100 * (1 - other[name] / other["run now"])} if other else {}),
             }
         return table
-
-    def _beside(self) -> dict[str, float]:
-        """Grams of each policy by the signal beside; {} without one."""
-        if (other := self.beside) is None:
-            return {}
-        by = [replace(case.problem, ci_g_per_kwh=tuple(other.slots(list(case.edges)))) for case in self.cases]
-        return {
-            name: math.fsum(evaluate(one, did.levels).gco2 for one, did in zip(by, outcomes, strict=True))
-            for name, outcomes in self.outcomes.items()
-        }
 
     def _row(self, did: PolicyOutcome) -> dict[str, Any]:
         return {
@@ -143,7 +125,6 @@ def run(
     issues: list[Issue] | None = None,
     own: bool = True,
     prices: PlannedPrices | None = None,
-    beside: Grid | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> BacktestReport:
     """Run every policy on a job of `work_s` (seconds at full speed) from `starts` random starts, with `slack` times the
@@ -154,9 +135,7 @@ def run(
     cases: list[Case] = []
     for start in starts_drawn(grid, issues, history_s, horizon, random.Random(seed)):
         edges = boundaries(start, start + horizon, slot)
-        if (prices and not prices.grid.covers(start - WEEK_S, edges[-1])) or (
-            beside and not beside.covers(start, edges[-1])
-        ):
+        if prices and not prices.grid.covers(start - WEEK_S, edges[-1]):
             continue
         problem = job.problem(edges, grid, work_s)
         if prices is not None:
@@ -188,10 +167,9 @@ def run(
         "levels": [level.name for level in job.shape.levels],
         **({"product": product} if product else {}),
         **({"currency": prices.currency} if prices else {}),
-        **({"beside": beside.series.source, "beside_signal": beside.series.signal} if beside else {}),
     }
     made = any(level.embodied_g_per_h for level in job.shape.levels)
-    return BacktestReport(cases, outcomes, about, prices.measure if prices else "objective" if made else "gco2", beside)
+    return BacktestReport(cases, outcomes, about, prices.measure if prices else "objective" if made else "gco2")
 
 
 def starts_drawn(
@@ -216,12 +194,9 @@ def _policies(
         "run now": lambda case: (),
         "perfect foresight": lambda case: solve(case.problem, compare=False).levels,
         "best constant level": best_constant,
-        "start below 30th percentile": by_quantiles(signal, 0.3, None),
         "threshold 30th percentile": by_quantiles(signal, 0.3, 0.3),
         "threshold 30/70": by_quantiles(signal, 0.3, 0.7),
     }
-    if signal is delayed:
-        policies["start below 300 g"] = lambda case: threshold(delayed, case, 300.0, None)
     price = None if prices is None else DayAhead(prices.grid, prices.known)
     forecasts: dict[str, Predictor] = {"published forecast": PublishedForecast(grid, issues)} if issues else {}
     if own:

@@ -25,7 +25,7 @@ from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemError, Weight, shortened, weighed
 from carbontui.plan.results import PlanFrontierPoint, Schedule, run_lengths, windows
 from carbontui.plan.rivals import baselines
-from carbontui.plan.rolling import broken, replan
+from carbontui.plan.rolling import broken, patient, replan
 from carbontui.protocol import FRONTIER_POINTS_MAX, WeightPoint
 
 
@@ -102,18 +102,13 @@ def _chosen(
 def _patient(
     whole: Problem, ask: PreviewAsk, fixed: Mapping[int, int], kept: Sequence[int | None] | None
 ) -> tuple[Problem, Schedule, bool]:
-    """The plan by the price of time, or by the greatest share of it that keeps within `ask.most`; without any price
-    where none does."""
-    for share in SHARES_OF_PRICE if ask.most is not None and whole.price_of_time else (1.0,):
-        problem = replace(whole, price_of_time=share * whole.price_of_time)
-        found, changed = _replan(problem, ask, fixed, kept)
-        if ask.most is None or _within(found, ask.most):
-            break
-        ask = msgspec.structs.replace(ask, untouched=None)
-    return problem, found, changed
+    """The plan by the price of time, within `ask.most` where there is one."""
+    most = ask.most
 
+    def planned(problem: Problem, untouched: bool) -> tuple[Schedule, bool]:
+        return _replan(problem, ask if untouched else msgspec.structs.replace(ask, untouched=None), fixed, kept)
 
-SHARES_OF_PRICE = (1.0, 0.7, 0.5, 0.3, 0.15, 0.0)
+    return patient(whole, planned, None if most is None else lambda plan: _within(plan, most))
 
 
 def _least_energy(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from carbontui import units
-from carbontui.assumed.job import Grid, assumed
+from carbontui.assumed.job import Grid, assumed, boundaries
 from carbontui.commands.support.command import Failure
 from carbontui.extensions.evaluation import run as backtest
 from carbontui.extensions.evaluation.commands import backtest as verb
@@ -270,22 +271,24 @@ def test_a_backtest_by_price_saves_money_also_where_prices_are_negative(tmp_path
         CliRunner().invoke(verb, [*asked, "--objective", "cost"], standalone_mode=False, catch_exceptions=False)
 
 
-def test_the_same_plans_are_scored_by_another_signal_beside_the_first(tmp_path):
-    actual, marginal = tmp_path / "actual.csv", tmp_path / "marginal.csv"
-    hours = range(24 * 12)
-    actual.write_text("time_utc,value\n" + "\n".join(f"{units.iso(START + 3600 * h)},{value(h)}" for h in hours))
-    opposite = (f"{units.iso(START + 3600 * h)},{2000 - value(h)}" for h in hours)
-    marginal.write_text("time_utc,value\n" + "\n".join(opposite))
-    asked = ["--actual", str(actual), "--work", "3h", "--starts", "3", "--slack", "4", "--no-own"]
+def test_a_carbon_budget_goes_before_patience_and_wrong_work_is_done_in_time():
+    seen = grid()
+    known = Knowledge(seen, PublishedForecast(seen, issues()))
+    start = START + 10 * 86400 - 3 * 3600.0
+    edges = boundaries(start, start + 24 * 3600.0, 3600.0)
+    patient = replace(assumed(650.0, caps=True, running=False), patience_pct=20.0).problem(edges, seen, 8 * 3600.0)
+    case = Case(tuple(edges), patient)
 
-    def best(path):
-        found = CliRunner().invoke(verb, [*asked, "--beside", str(path), "--json"], standalone_mode=False).stdout
-        return json.loads(found)["summary"]["perfect foresight"]
+    def did(**taken):
+        return evaluate(replace(patient, price_of_time=0.0), rolling(case, known, **taken))
 
-    assert best(actual)["beside_saving_pct"] == pytest.approx(best(actual)["saving_pct"])
-    assert best(marginal)["saving_pct"] == best(actual)["saving_pct"], "the plans are made for --actual alone"
-    assert best(marginal)["beside_saving_pct"] < 0 < best(marginal)["saving_pct"]
-    assert "beside" in CliRunner().invoke(verb, [*asked, "--beside", str(actual)], standalone_mode=False).stdout
+    free = did()
+    asked = did(most_g=0.9 * free.gco2)
+    assert asked.gco2 < 0.9 * free.gco2 and asked.finish_s > free.finish_s, "hours were what it cost"
+    for taken in ({"work": 1.5}, {"work": 0.5}, {"speed": 1.05}):
+        told = did(**taken)
+        assert told.late_s == 0 and told.gco2 > 0
+    assert did(work=1.0, speed=1.0) == free
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,9 @@ from carbontui.power.curves import public
 from carbontui.units import from_iso
 
 GB = evaluation.shipped()[1]
-SMALL = evaluation.EvaluationScope(jobs=((4, 2.0),), held_w=(None, 250.0), starts=2, board_starts=0, grids=(GB,))
+SMALL = evaluation.EvaluationScope(
+    jobs=((4, 2.0),), held_w=(None, 250.0), starts=2, seeds=1, board_starts=0, variant_starts=0, grids=(GB,)
+)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def test_a_held_machine_is_charged_also_while_the_job_waits(found):
 
 def test_what_is_saved_is_divided_by_the_hours_of_delay():
     now, capped = {"gco2_g": 100.0, "finish_s": 3600.0}, {"gco2_g": 70.0, "finish_s": 9000.0}
-    rest = {"late_s": 0.0, "switches": 0}
+    rest = {"late_s": 0.0, "switches": 0, "cost": 1.0}
     found = evaluation.summary([{"policies": {"run now": now | rest, "ours": capped | rest}}] * 2)
     assert (found["ours"]["delay_h"], found["ours"]["saved_g_per_delay_h"]) == (1.5, 20.0)
     assert (found["run now"]["delay_h"], found["run now"]["saved_g_per_delay_h"]) == (0.0, None)
@@ -80,8 +82,24 @@ def test_the_curve_of_each_published_training_takes_part():
     assert len(boards) == len(public.shapes()) == 24
 
 
+def test_prices_budgets_and_errors_are_weighed_on_the_same_starts():
+    scope = evaluation.EvaluationScope(
+        jobs=(evaluation.DAY,), held_w=(None,), starts=1, seeds=2, board_starts=0, grids=(GB,)
+    )
+    whole = evaluation.evaluation(scope, 3)
+    by = {"command": "evaluate", "date": "2026-11-28", "machine": "two cores", "took_s": 1.0}
+    text = evaluation_report.markdown(whole | by, cpu_s=1.0)
+    assert "| caps taken for 5 % slower |  | " in text and "## By seed" in text
+    found = {(one["variant"], one["caps"]): one for one in whole["variants"]}
+    assert {name for name, _ in found} == set(evaluation.VARIANTS) - {""}
+    assert all(job["most_g"] > 0 for job in found["at most 80 % of running now's CO2", True]["jobs"])
+    assert [job["seed"] for job in found["cost", True]["jobs"]] == [3, 4]
+    of = {name: evaluation.summary(found[name, True]["jobs"], (1.0, 0.0))["ours"]["mean_pct"] for name, _ in found}
+    assert of["cost"] >= of["half CO2, half cost"] and of["cost"] >= of["caps taken for 1 % faster"]
+
+
 def test_the_command_writes_the_same_figures_as_it_did_before(tmp_path, monkeypatch):
-    small = evaluation.EvaluationScope(jobs=((4, 1.5),), held_w=(None,), starts=1, board_starts=0)
+    small = evaluation.EvaluationScope(jobs=((4, 1.5),), held_w=(None,), starts=1, board_starts=0, variant_starts=0)
     monkeypatch.setattr(evaluation, "QUICK", small)
     found = []
     for name in ("one", "two"):
