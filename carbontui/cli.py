@@ -74,14 +74,14 @@ MORE = {
     },
 }
 """What `--help --all` shows besides."""
-ALIASES = ("auto", "allow", "explain", "history", "calibrate", "guess", "rehearse")
+ALIASES = ("auto", "allow", "receipt", "explain", "history", "calibrate", "guess", "rehearse")
 """Older names: of resume, forbid --clear, and forms of report and of learn."""
 BETWEEN = ("begin", "receive")
 """What our own processes say to each other."""
 TOGETHER = {
     "status": ("ls", "status", "plan", "log", "line", "rm"),
     "override": (*DAY["Overrule"], "auto", "forbid", "allow", "guess"),
-    "report": ("explain", "history"),
+    "report": ("receipt", "explain", "history"),
     "grid": ("zones",),
     "calibrate": ("learn", "rehearse"),
     "hook": ("completion",),
