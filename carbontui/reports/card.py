@@ -42,7 +42,7 @@ def _missed(story: RunStory) -> list[tuple[str, str]]:
 def ending(story: RunStory) -> tuple[tuple[str, str], ...]:
     """(label, text) for the screen of a finished job: what each lever gave, and how good the first word was."""
     levers = [f"{figure.label} {figure.value}" for figure in figures.parts(story)[:-1]]
-    rows = [("levers", " · ".join(levers))] if levers else []
+    rows = [("saved by", " · ".join(levers))] if levers else []
     if (first := story.first) is not None:
         missed = "".join(f" · forecast missed by {value}" for _, value in _missed(story))
         at, done = (form.clock(when, story.start_s) for when in (first.at_s, first.finish_s))

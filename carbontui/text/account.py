@@ -9,7 +9,7 @@ from carbontui.protocol import Status
 from carbontui.text import figures, first_run, situation
 from carbontui.text.sources import called
 
-NOTHING_HELD = "nothing held it back"
+NOTHING_HELD = "ran at full speed throughout: no saving"
 """Where no lever acted there is no saving, and no percentage of one."""
 
 
@@ -31,9 +31,9 @@ def against(avoided_g: float | None, run_now_g: float | None) -> str:
         return "" if avoided_g is None else NOTHING_HELD
     part = share(avoided_g, run_now_g)
     if part is None:
-        return "as much as run-now"
+        return "as much as running now"
     percent = f" or {figures.percent(abs(part))}" if abs(part) >= LEAST_SHARE else ""
-    return f"{figures.grams(abs(avoided_g))}{percent} {'less' if avoided_g > 0 else 'more'} than run-now"
+    return f"{figures.grams(abs(avoided_g))}{percent} {'less' if avoided_g > 0 else 'more'} than running now"
 
 
 def verdict(status: protocol.Status) -> str:
@@ -271,7 +271,7 @@ def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str
     steps = (f"{figures.count(status.step)}{total}", situation.loss_words(status)) if status.step else ()
     used = f"{drawn(status)}{of('energy_wall_kwh')}"
     if abs(status.energy_wall_kwh - status.energy_gpu_kwh) > 1e-9 and status.energy_gpu_kwh > 0:
-        used += f" (boards alone {figures.kwh(status.energy_gpu_kwh)})"
+        used += f" (GPUs alone {figures.kwh(status.energy_gpu_kwh)})"
     emitted = f"{figures.grams(status.gco2_g)} CO₂{of('gco2_g')}"
     if unmetered(status) or status.gco2_g is None:
         emitted = f"not known: no {'energy was metered' if unmetered(status) else 'grid data'}"

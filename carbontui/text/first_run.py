@@ -34,7 +34,7 @@ def offers(zone: str, work_s: float, given: Sequence[Offer], *, known: bool) -> 
     if not given:
         return
     work = figures.duration(work_s)
-    of = f"{work} of work" if known else f"work of, say, {work} (its own total is looked for while it runs)"
+    of = f"{work} of work" if known else f"work of, say, {work} (the real length is measured once it runs)"
     yield f"On typical days of {zone}, {of}:"
     for _, same in groupby(given, key=lambda offer: (offer.factor == 1, round(offer.finish_s / 60))):
         offer, *others = same

@@ -26,7 +26,7 @@ def _not_enough(
 
 def _no_cap(*, why: str, now_s: float) -> str:
     because = {
-        "no_limits": "the boards take no limit",
+        "no_limits": "the GPUs take no limit",
         "unmeasured": "its speed under a cap is not measured yet",
         "none_saves": "none would use less",
     }[why]
@@ -40,17 +40,17 @@ NOTICES: Table = {
     "total_passed": "it has passed the {steps:count} steps that --steps or the script states as the total: "
     "when it ends is not known",
     "replay": "REPLAY of recorded grid data, {times:,.0f} times faster than life",
-    "unguarded": "unguarded: the keeper is gone, nothing restarts it; carbontui restart gives it another",
+    "unguarded": "unguarded: the monitor process is gone, nothing restarts it; carbontui restart gives it another",
     "silent": "silent: {names:list}",
     "silent_rank": "rank {rank} ({node})",
     "silent_ranks": lambda *, first, last, now_s: f"rank {first}" if first == last else f"ranks {first}-{last}",
     "nodes_unread": "watts are unknown without {names:list}",
     "site_budget_broken": "the site budget of {cap:watts} cannot be kept: "
     "the jobs of this machine draw at least {least:watts}",
-    "rehearsal_offered": "for long pauses it could be unloaded, after a rehearsal: carbontui rehearse {job}",
+    "rehearsal_offered": "for long pauses it could be unloaded, after a test of that: carbontui rehearse {job}",
     # boards
     "of_board": "{board}: {text}",
-    "boards_unseen": "{count} of its boards cannot be seen any more: watts are unknown without them",
+    "boards_unseen": "{count} of its GPUs cannot be seen any more: watts are unknown without them",
     "driver_silent": "the driver has not answered for {age_s:duration}: watts are unknown, "
     "limits stay as they are until it does",
     "board_lost": "{board} is lost (it fell off the bus): reset it or reboot; its energy until then is kept",
@@ -59,7 +59,7 @@ NOTICES: Table = {
     ),
     "board_held": "{board} is held at {held:watts} by the platform; its limit is {limit:watts}",
     "board_slowed": lambda *, board, reasons, now_s: f"{board} is slowed down by {slowed(reasons)}",
-    "board_in_slices": "{board}: its watts are those of the whole board, shared by its MIG slices"
+    "board_in_slices": "{board}: its watts are those of the whole GPU, shared by its MIG slices"
     "; the job is booked its slices' part, {share:percent}",
     "board_of_user_too": "{board}: {user} uses it too: its limit is left alone, {whose}",
     "board_of_others_too": "{board}: another process (pid {pid}) uses it too: its limit is left alone, {whose}",

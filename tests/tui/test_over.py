@@ -218,7 +218,7 @@ async def test_what_would_have_saved_more_stands_on_the_screen_as_headless(size:
 
 
 async def test_the_ending_says_what_was_first_said(tmp_path: Path) -> None:
-    ending = (("levers", "shifting +524 g"), ("first said", "1.10 kg at 16:01; was 1.05 kg"))
+    ending = (("saved by", "shifting +524 g"), ("first said", "1.10 kg at 16:01; was 1.05 kg"))
     target = Target("k7q2mz", "charlm", tmp_path / "gone.sock", scene("done").status)
     target = replace(target, ending=lambda: ending)
     app = CarbonApp(lambda: Dashboard(target))
