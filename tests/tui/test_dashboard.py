@@ -42,7 +42,7 @@ async def test_the_first_screen_says_what_a_person_wants_to_know(stage: Any) -> 
         "270 g/kWh",
         "average, direct",
         "246 /  250 W",
-        "parked 76 W",
+        "paused 76 W",
         "1.80×",
         "deadline Fri 01:15",
         "4.65 kWh ~",
