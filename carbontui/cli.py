@@ -47,7 +47,7 @@ DAY = {
         "stop": "End the training: INT, TERM after 30 s, KILL after 30 s more.",
     },
     "Afterwards": {
-        "report": "Report a run: energy, CO2, and what each lever avoided.",
+        "report": "Report a run: energy, CO2, and what saved it.",
     },
 }
 """The verbs of a day and what each does, under the headings of the help."""
@@ -57,7 +57,7 @@ MORE = {
         "rm": "Forget finished jobs; a live one is refused.",
         "forbid": "Set hours in which the training must not run, or clear them.",
         "learn": "Learn of a running job: speed by watts, total, whether it unloads.",
-        "restart": "Resume a job whose keeper or processes are gone.",
+        "restart": "Resume a job whose processes are gone.",
         "move": "Have a running job go on on another machine, over ssh.",
     },
     "Grid and plans": {
@@ -69,7 +69,7 @@ MORE = {
     "Machine and cluster": {
         "hook": "Install the hook into a Python environment, or remove it.",
         "capd": "Power limits for users without root.",
-        "completion": "Print the script that completes verbs and jobs in your shell.",
+        "completion": "Print the script that completes commands and jobs in your shell.",
         "serve": "The socket's protocol on stdin and stdout, for ssh.",
     },
 }
@@ -212,7 +212,7 @@ def say_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 def cli(ctx: click.Context, readonly: bool, hosts: str | None, there: str, utc: bool) -> None:
     """Train inside your time budget with the least CO2; watch and overrule it from one screen.
 
-    Without a verb: the screen of the only live job, else the table of all jobs, with the boards and the grid.
+    Without a command: the screen of the only live job, else the table of all jobs, with the GPUs and the grid.
 
     \b
     See it work:        carbontui demo
@@ -221,7 +221,7 @@ def cli(ctx: click.Context, readonly: bool, hosts: str | None, there: str, utc: 
     if hosts and ctx.invoked_subcommand is not None:
         raise click.UsageError("--hosts is for the table: carbontui --hosts a,b")
     if utc and ctx.invoked_subcommand is not None:
-        raise click.UsageError("--utc is for the screen: carbontui --utc; else it follows the verb")
+        raise click.UsageError("--utc is for the screen: carbontui --utc; else it follows the command")
     in_utc(utc)
     if hosts:
         from carbontui.commands.attach import open_hosts

@@ -154,6 +154,10 @@ def main() -> None:
     started, first, loss_value, late_s = time.monotonic(), step, math.nan, 0.0
     if carbontui:
         carbontui.report(total=args.steps)
+    # a replayed day begins with the first step: not before its plan can be heard
+    due = time.monotonic() + 10.0
+    while args.pace and carbontui and carbontui.level() is None and time.monotonic() < due:
+        time.sleep(0.02)
     while step < args.steps and not told_to_end:
         began = time.monotonic()
         inputs, targets = batch(text, draw)

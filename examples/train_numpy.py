@@ -47,6 +47,10 @@ def main() -> None:
     print(f"{first.size + second.size:,} parameters, NumPy, {len(text):,} characters, {args.steps} steps", flush=True)
     if carbontui:
         carbontui.report(total=args.steps)
+    # a replayed day begins with the first step: not before its plan can be heard
+    due = time.monotonic() + 10.0
+    while args.pace and carbontui and carbontui.level() is None and time.monotonic() < due:
+        time.sleep(0.02)
     late_s = 0.0
     for step in range(1, args.steps + 1):
         began = time.monotonic()

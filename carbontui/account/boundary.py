@@ -33,15 +33,15 @@ class Manufactured(NamedTuple):
 
 
 BOARDS = (
-    Manufactured("A100", 150.0, "Luccioni et al. 2022, arXiv 2211.02001: 150 kg per board"),
+    Manufactured("A100", 150.0, "Luccioni et al. 2022, arXiv 2211.02001: 150 kg per GPU"),
     Manufactured(
-        "H100", 164.0, "NVIDIA, HGX-H100-PCF-Summary.pdf (2025, ISO 14067): 1,312 kg from cradle to gate per 8 boards"
+        "H100", 164.0, "NVIDIA, HGX-H100-PCF-Summary.pdf (2025, ISO 14067): 1,312 kg from cradle to gate per 8 GPUs"
     ),
     Manufactured(
-        "B200", 284.0, "NVIDIA, HGX-B200-PCF-Summary.pdf (2025, ISO 14067): 2,274 kg from cradle to gate per 8 boards"
+        "B200", 284.0, "NVIDIA, HGX-B200-PCF-Summary.pdf (2025, ISO 14067): 2,274 kg from cradle to gate per 8 GPUs"
     ),
 )
-SERVER = Manufactured("server", 2500.0, "Luccioni et al. 2022, arXiv 2211.02001: 2,500 kg besides its 8 boards", 8)
+SERVER = Manufactured("server", 2500.0, "Luccioni et al. 2022, arXiv 2211.02001: 2,500 kg besides its 8 GPUs", 8)
 
 
 class Embodied(NamedTuple):

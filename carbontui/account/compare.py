@@ -192,7 +192,7 @@ def rented(work: Work, elsewhere: Iterable[Elsewhere], offers: Iterable[Rented])
         name = " ".join(filter(None, (offer.provider, offer.region, offer.gpu)))
         cost = offer.per_hour * work.boards * row.time_s / 3600.0
         grid = f"; {offer.zone} {YEARLY}" if offer.zone and offer.intensity is not None else ""
-        how = f"{row.how}; {offer.per_hour:g} per board and hour, {offer.date}{grid}"
+        how = f"{row.how}; {offer.per_hour:g} per GPU and hour, {offer.date}{grid}"
         found.append(row._replace(name=name, here=False, gco2_g=_times(row.kwh, offer.intensity), how=how, cost=cost))
     return sorted(found, key=lambda row: row.cost or 0.0)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from carbontui.commands.support.station import StationWatch
 
 RESTART_WAIT_S = 20.0
-"""Seconds the keeper has to start a supervisor of the new version."""
+"""Seconds the monitor process has to start a supervisor of the new version."""
 WORTH_MOVING = 0.05
 """A smaller saving is not offered."""
 
@@ -118,7 +118,7 @@ def offer_restart(job: store.Job) -> None:
         return
     text = f"the supervisor of {job.name} ({job.id}) is carbontui {running}, this is {__version__}"
     if keeper is None:
-        click.echo(f"carbontui: {text}; it cannot be restarted: the keeper is gone", err=True)
+        click.echo(f"carbontui: {text}; it cannot be restarted: the monitor process is gone", err=True)
     elif not sys.stdin.isatty():
         click.echo(f"carbontui: {text}; to restart it while training goes on: kill {pid}", err=True)
     elif click.confirm(f"{text}. Restart it? Training goes on", default=True):
@@ -135,7 +135,7 @@ def offer_restart(job: store.Job) -> None:
 
 
 def take_up(job: store.Job) -> None:
-    """Give a training without a keeper a new one, so that the screen can steer it."""
+    """Give a training without a monitor process a new one, so that the screen can steer it."""
     from carbontui.job.life import launch, restart
 
     try:
@@ -143,7 +143,7 @@ def take_up(job: store.Job) -> None:
     except launch.LaunchError as error:
         click.echo(f"carbontui: {error}", err=True)
     else:
-        click.echo(f"carbontui: {job.name} ({job.id}) had lost its keeper and is taken up again", err=True)
+        click.echo(f"carbontui: {job.name} ({job.id}) had lost its monitor process and is taken up again", err=True)
 
 
 def _shown(target: Target | None, hosts: Sequence[ssh.SshHost] = (), /, **screen: bool) -> int:
@@ -215,7 +215,7 @@ def open_hosts(names: list[str], there: str, *, readonly: bool) -> int:
 
 
 def open_default(*, readonly: bool) -> int:
-    """What bare `carbontui` opens: the only live job, else the table of all jobs with the machine's boards and grid.
+    """What bare `carbontui` opens: the only live job, else the table of all jobs with the machine's GPUs and grid.
 
     Without a terminal nobody can choose: Failure with exit 2 and the list for several jobs, exit 3 for none.
     """

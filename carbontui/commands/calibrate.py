@@ -29,8 +29,8 @@ from carbontui.text import figures, situation
 def calibrate(job: str | None, show: bool, as_json: bool, target: Path | None, source: Path | None) -> None:
     """Measure speed against watts on the running job (5 to 15 minutes; limits are restored).
 
-    A curve that was measured can be carried to other machines with boards of the same model: --export there, --import
-    here. Jobs with the same command and script then plan with it, counting the difference between boards as an error.
+    A curve that was measured can be carried to other machines with GPUs of the same model: --export there, --import
+    here. Jobs with the same command and script then plan with it, counting the difference between GPUs as an error.
     """
     if (show, target is not None, source is not None).count(True) > 1:
         raise Failure("--show, --export and --import exclude each other: give one", 2)
@@ -68,7 +68,7 @@ def _import(source: Path) -> str:
     gpu = "".join(letter if letter.isprintable() else "?" for letter in found.gpu)
     worst = max(curve.energy_error(found, point.cap_w) for point in found.levels)
     return (
-        f"{gpu} x {found.gpus}: {len(found.levels)} levels, joules per step ±{figures.percent(worst)} (boards of one "
+        f"{gpu} x {found.gpus}: {len(found.levels)} levels, joules per step ±{figures.percent(worst)} (GPUs of one "
         f"model differ by some {figures.percent(curve.BOARD_SE)}); jobs with the same command and script use it"
     )
 

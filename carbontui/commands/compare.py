@@ -1,4 +1,4 @@
-"""`compare`: the same work on other boards, in other zones, in clouds, at other hours, under other budgets. It moves no
+"""`compare`: the same work on other GPUs, in other zones, in clouds, at other hours, under other budgets. It moves no
 job."""
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Comparison:
 
 
 def _board_and_number(text: str, most: float, every: list[BoardSpec], form: str) -> tuple[BoardSpec, str, float]:
-    """'BOARD=NUMBER' as the board, the name given, and the number. Raises Failure."""
+    """'BOARD=NUMBER' as the GPU, the name given, and the number. Raises Failure."""
     name, _, number = text.rpartition("=")
     try:
         value = float(number)
@@ -57,7 +57,7 @@ def _board_and_number(text: str, most: float, every: list[BoardSpec], form: str)
         raise Failure(form, 2)
     board = comparing.known(name, every)
     if board is None:
-        raise Failure(f"{form.split()[0]}: no board {name!r} in the table; --list shows them", 2)
+        raise Failure(f"{form.split()[0]}: no GPU {name!r} in the table; --list shows them", 2)
     return board, name, value
 
 
@@ -73,7 +73,7 @@ def _offers(texts: tuple[str, ...], every: list[BoardSpec]) -> list[Rented]:
 
 
 def _speedups(texts: tuple[str, ...], every: list[BoardSpec]) -> dict[str, float]:
-    form = '--speedup {!r} is not a board and a factor; write it like "H100 PCIe 80GB=2.5"'
+    form = '--speedup {!r} is not a GPU and a factor; write it like "H100 PCIe 80GB=2.5"'
     return dict(_board_and_number(text, 1000, every, form.format(text))[1:] for text in texts)
 
 
@@ -127,12 +127,12 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
 
 @click.command()
 @click.argument("job", required=False, shell_complete=any_jobs)
-@click.option("--gpu", metavar="NAME", help="The board the job ran on, if its name is not recognised.")
+@click.option("--gpu", metavar="NAME", help="The GPU the job ran on, if its name is not recognised.")
 @click.option(
     "--speedup", multiple=True, metavar="GPU=FACTOR", help="A speedup you know, instead of the rule of thumb."
 )
-@click.option("--clouds", is_flag=True, help="Rented boards at dated example prices, cheapest first.")
-@click.option("--cloud-price", multiple=True, metavar="WHO:GPU=PRICE", help="A price per board and hour that you know.")
+@click.option("--clouds", is_flag=True, help="Rented GPUs at dated example prices, cheapest first.")
+@click.option("--cloud-price", multiple=True, metavar="WHO:GPU=PRICE", help="A price per GPU and hour that you know.")
 @click.option(
     "--zones", is_flag=True, help="Other zones by their grid's intensity now, countries by their yearly mean."
 )
@@ -141,11 +141,11 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
 @there_option
 @click.option("--zone", shell_complete=zone_keys, help="The zone of --budgets (default: the job's).")
 @click.option("--intensity", help="Your own carbon intensity at all hours, gCO2/kWh.")
-@click.option("--board-w", help="TDP of one board, where its power was not measured.")
+@click.option("--board-w", help="TDP of one GPU, where its power was not measured.")
 @click.option("--utilisation", type=Finite(0), help="Share of the TDP that it draws under load, like 0.8.")
 @click.option("--only", metavar="TEXT", help="Only rows whose name contains this.")
 @click.option("--all", "every_row", is_flag=True, help="Every row.")
-@click.option("--list", "show", is_flag=True, help="List the known boards.")
+@click.option("--list", "show", is_flag=True, help="List the known GPUs.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, every row.")
 def compare(job: str | None, show: bool, **asked: Any) -> None:
     """Show what the same work would take elsewhere, or later."""
@@ -165,7 +165,7 @@ def compare(job: str | None, show: bool, **asked: Any) -> None:
         raise Failure(
             f"--only: no row contains {asked['only']!r}"
             if asked["only"]
-            else "no board has a known speed and enough memory for this work",
+            else "no GPU has a known speed and enough memory for this work",
             3,
         )
     rows, own = one_line_each(rows, made.own) if asked["budgets"] else (rows, made.own)
@@ -206,7 +206,7 @@ def _compared(job: str | None, asked: dict[str, Any], every: list[BoardSpec]) ->
 
 def _boards(rows: list[Elsewhere]) -> Comparison:
     own = next((row for row in rows if row.here), None)
-    best = "staying is best: no board in the table takes less energy for this work"
+    best = "staying is best: no GPU in the table takes less energy for this work"
     return Comparison(rows, own, speeds=True, said=(best,) if own is not None and rows[0] == own else ())
 
 
@@ -214,10 +214,10 @@ def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented], zone: str |
     own = next((comparing.by_yearly_mean(row, zone, offers) for row in rows if row.here), None)
     rented = comparing.rented(work, rows, offers)
     if not rented:
-        raise Failure("no offered board has a known speed and enough memory for this work", 3)
+        raise Failure("no offered GPU has a known speed and enough memory for this work", 3)
     said = [
         "on-demand example prices are out of date within weeks: ask the provider",
-        f"CO2 of rented boards is by the {comparing.YEARLY} of their grid",
+        f"CO2 of rented GPUs is by the {comparing.YEARLY} of their grid",
         "no open table lists spot prices; give yours: --cloud-price 'aws spot:H100 SXM5 80GB=3.9'",
     ]
     if own is not None and own.gco2_g is None:
@@ -289,12 +289,12 @@ def _budgets(run: story.RunStory, work: Work, zone: str | None, settings: config
     own, said = next((row for row in rows if row.name == theirs), rows[0]), []
     if all((row.gco2_g or 0.0) >= (rows[0].gco2_g or 0.0) * (1 - WORTH) for row in rows):
         said.append("more time saves nothing: the plan within 1x is the best")
-    said.append("levels are from public measurements, not from your board: to measure it, carbontui calibrate")
+    said.append("levels are from public measurements, not from your GPU: to measure it, carbontui calibrate")
     return Comparison(rows, own, said=tuple(said))
 
 
 def _caps(run: story.RunStory) -> bool:
-    """Whether its boards take caps: as they say where they are here, else assumed."""
+    """Whether its GPUs take caps: as they say where they are here, else assumed."""
     from carbontui.commands.support import offers as here
 
     own = {gpu.uuid for gpu in run.status.gpus}

@@ -32,7 +32,7 @@ PACE_S = 0.06
 
 
 def has_boards() -> bool:
-    """Whether a real board answers an agent: a hung driver must not hang the demo."""
+    """Whether a real GPU answers an agent: a hung driver must not hang the demo."""
     with contextlib.suppress(OSError):
         return bool(asyncio.run(read_once(Path("/"))).devices)
     return False

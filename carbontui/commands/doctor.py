@@ -132,11 +132,11 @@ def settings_findings() -> list[Finding]:
 
 
 def job_findings(mend: bool) -> list[Finding]:
-    """Trainings without a keeper: nobody steers them or counts their energy; taken up with --mend."""
+    """Trainings without a monitor process: nobody steers them or counts their energy; taken up with --mend."""
     found: list[Finding] = []
     for job in (job for job in store.jobs() if job.orphaned):
         command = f"carbontui restart {job.id}"
-        text = f"{job.name} ({job.id}) has lost its keeper"
+        text = f"{job.name} ({job.id}) has lost its monitor process"
         if not mend:
             found.append(Finding("job", "missing", f"{text}; its training goes on", command))
             continue
@@ -172,14 +172,14 @@ def grid_findings() -> list[Finding]:
 
 
 def boundary_findings() -> list[Finding]:
-    """What the account of a job started here would count, and how long boards may stand still."""
+    """What the account of a job started here would count, and how long GPUs may stand still."""
     try:
         found = launch.terms(settings_for().settings, os.environ, resubmit=False)
     except (Failure, ValueError) as error:
         return [Finding("counted", "missing", str(error))]
     limit_s, by = found["idle_limit_s"], Supply().by
     host = "as given" if found["host_w"] is not None else by or "no meter of the machine's supply"
-    still = "" if limit_s is None else f"; boards stand still for {figures.duration(limit_s)} at most (--idle-limit)"
+    still = "" if limit_s is None else f"; GPUs stand still for {figures.duration(limit_s)} at most (--idle-limit)"
     text = f"{found['boundary']}: {SIGNS[found['boundary_why']]}; {COUNTS[found['boundary']]}{still}"
     return [Finding("counted", "ok", f"{text}; host watts: {host}; PUE {found['pue']:g} ({PUES[found['pue_why']]})")]
 
@@ -240,7 +240,7 @@ def _pack(path: Path, wanted: str | None) -> None:
 
 
 @click.command()
-@click.option("--mend", is_flag=True, help="Take up trainings without a keeper; restore limits that a dead job left.")
+@click.option("--mend", is_flag=True, help="Take up lost trainings; restore limits that a dead job left.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.option("--install", is_flag=True, help="Install a systemd user unit that resumes jobs after a reboot.")
 @click.option("--uninstall", is_flag=True, help="Remove that unit.")

@@ -173,7 +173,7 @@ def stop(job: str | None, now: bool, yes: bool) -> None:
     if order_stop(found, now=now):
         wait_gone(found)
     else:
-        click.echo(f"the training of job {found.id} has ended; its keeper and supervisor do not answer")
+        click.echo(f"the training of job {found.id} has ended; its monitor process and supervisor do not answer")
 
 
 def order_stop(job: store.Job, *, now: bool) -> bool:
@@ -206,7 +206,7 @@ def wait_gone(job: store.Job) -> None:
         if fresh is None or not fresh.live:
             break
         if time.monotonic() - begun > ASLEEP_S and proc.stopped(fresh.alive("keeper") or 0):
-            raise Failure(f"job {job.id}: accepted, waiting for the keeper, which is stopped by a signal", 1)
+            raise Failure(f"job {job.id}: accepted, waiting for the monitor process, which is stopped by a signal", 1)
         time.sleep(0.1)
     else:
         raise Failure(f"job {job.id} is still running after {STOP_WAIT_S:.0f} s", 1)

@@ -80,7 +80,7 @@ def _write(path: str, text: str) -> None:
 @click.option("--all", "every", is_flag=True, help="All jobs of this machine, summed up.")
 @click.option("--by", type=click.Choice(get_args(totals.By)), default="month", show_default=True, help="With --all.")
 def report(job: str | None, **given: Any) -> None:
-    """Report a run: energy, CO2, and what each lever avoided."""
+    """Report a run: energy, CO2, and what saved it."""
     invoke = click.get_current_context().invoke
     if given["told_why"] and given["every"]:
         raise Failure("--explain and --all exclude each other: give one", 2)
@@ -147,7 +147,7 @@ def _print(run: story.RunStory) -> None:
             f"update: carbontui report {run.status.job} --revise"
         )
     if parts := figures.parts(run):
-        click.echo("\navoided CO2 by lever")
+        click.echo("\nCO2 saved by")
         for figure in parts:
             click.echo(f"{figure.label:<32} {figure.value:>22}")
 

@@ -28,7 +28,7 @@ from carbontui.text import situation
 @click.option("--after-reboot", "every", is_flag=True, help="Every job on this machine that a reboot has ended.")
 @click.option("--here", "here", is_flag=True, help="The machine it ran on is gone for good: it goes on on this one.")
 def restart(job: str | None, every: bool, here: bool) -> None:
-    """Take up a training whose keeper is gone; resume a job whose processes are gone, as after a reboot."""
+    """Take up a training whose monitor process is gone; resume a job whose processes are gone, as after a reboot."""
     if not every:
         _restart(talk.find(job), machine_gone=here)
         return

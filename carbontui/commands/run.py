@@ -88,7 +88,7 @@ USUAL = (
 @click.option("--currency", help="ISO code of every price, like EUR.")
 @overrides
 @click.option("--max-pause", help="The longest single pause, like 4h.")
-@click.option("--idle-limit", help="The longest stillness on held boards, like 30m or none (30m under a scheduler).")
+@click.option("--idle-limit", help="How long allocated GPUs may idle, like 30m or none (30m under a scheduler).")
 @click.option(
     "--log",
     "log_path",
@@ -97,7 +97,7 @@ USUAL = (
 )
 @click.option("--metrics", help="Metrics for Prometheus: the folder of node-exporter's textfile collector.")
 @click.option("--no-cap", is_flag=True, help="Never set a power limit.")
-@click.option("--no-probe", is_flag=True, help="Write no limit but the caps themselves, not to see if one can be set.")
+@click.option("--no-probe", is_flag=True, help="Do not test whether power limits can be set.")
 @click.option("--allow-raise", is_flag=True, help="Permit limits above the one found at the start.")
 @click.option("--sigstop", is_flag=True, help="Allow pausing a program without training steps by SIGSTOP.")
 @click.option("--requeue", is_flag=True, help="Exit 85 on unload, for a scheduler that requeues the job.")
@@ -105,7 +105,7 @@ USUAL = (
 @click.option("--hosts", help="Other machines the command runs on, like a,b, over your own ssh.")
 @click.option("--resume-args", help='Added to the command when it resumes, like "--init_from=resume".')
 @click.option("--try", "try_first", is_flag=True, help="Run 20 steps or more now (two minutes at most), then wait.")
-@click.option("--no-spool", is_flag=True, help="Keep no environment on disk: a reboot then loses the job.")
+@click.option("--no-spool", is_flag=True, help="Do not save the environment: no resume after a reboot.")
 @click.option("--stdin", "take_input", is_flag=True, help="Connect the terminal's input (no screen).")
 @click.option("--wait", is_flag=True, help="On a terminal: leave the screen when the job ends, with its exit code.")
 @click.option("-q", "--quiet", is_flag=True, help="No lines of carbontui's own on stderr.")

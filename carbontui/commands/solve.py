@@ -54,7 +54,7 @@ BAR = 12
 @click.option("--watts", type=WithUnit(units.parse_watts), help="At full speed, with caps (default: the GPUs here).")
 @click.option("--levels", "levels_file", help="Levels and switches as JSON (problem format without slots and work).")
 @assumptions
-@click.option("--idle-limit", help="The longest stillness on held boards, like 30m.")
+@click.option("--idle-limit", help="Longest time that allocated GPUs may idle, like 30m.")
 @patience_option
 @price_option
 @weight_option

@@ -78,7 +78,7 @@ def _progress(status: protocol.Status, now: float, live: bool) -> Rows:
         yield "guess", f"{told}; plan with it: carbontui guess --accept {status.job}"
     for index, gpu in enumerate(status.gpus if live else ()):
         cap = f" of {gpu.limit_w:.0f} W" if gpu.limit_w else ""
-        parked = f", parked {gpu.parked_w:.0f} W" if gpu.parked_w is not None else ""
+        parked = f", paused {gpu.parked_w:.0f} W" if gpu.parked_w is not None else ""
         how = "" if gpu.power_w is None else _how(status, f"gpus.{index}.power_w")
         number = index if gpu.index is None else gpu.index
         own = f"; {part}" if (part := situation.own_part(gpu)) else ""
@@ -169,7 +169,7 @@ def ls(as_json: bool, every: bool) -> None:
 def status(job: str | None, as_json: bool) -> None:
     """Show one job, sampled now.
 
-    Of none named the live one, else the last.
+    Without JOB: the running one, else the most recent.
     """
     found = talk.live_or_last(job)
     current = talk.live_status(found)
@@ -200,8 +200,8 @@ def status(job: str | None, as_json: bool) -> None:
 def log(job: str | None, follow: bool, lines: int | None, as_json: bool, err: bool) -> None:
     """Print the command's output.
 
-    run.log goes to stdout, and where its stderr is apart, run.err to stderr (--json: one of them). Of no job named
-    that of the live one, else of the last.
+    run.log goes to stdout, and run.err, if stderr was kept separately, to stderr (--json: one of them). Without JOB:
+    of the running one, else of the most recent.
     """
     found = talk.live_or_last(job)
     talk.warn_lost(found)

@@ -81,7 +81,7 @@ def cumulated(story: RunStory) -> str:
     ends = [("emitted", chart.emitted_g)]
     if chart.run_now_g:
         body.append(_line(chart.run_now_g, times, scale, "var(--line)", "5 4"))
-        ends.append(("run-now", chart.run_now_g))
+        ends.append(("run now", chart.run_now_g))
     heights = _apart([scale.y(values[-1]) for _, values in ends])
     for (name, values), y in zip(ends, heights, strict=True):
         body.append(_label(f"{name} {figures.grams(values[-1])}", y + 4))

@@ -38,7 +38,7 @@ def work_of(run: RunStory, settings: config.Settings, *, given: bool) -> Work:
         of_rest, used = run.host_w * pue, None
     elif not watts:  # nothing metered or forecast: a table of zeros compares nothing
         why = "its watts are not known, so nothing can be compared"
-        raise NothingToCompare(f"job {run.status.job}: {why}; give the TDP of a board with --board-w")
+        raise NothingToCompare(f"job {run.status.job}: {why}; give the TDP of a GPU with --board-w")
     else:
         wall, boards_kwh = run.energy_wall_kwh, run.energy_gpu_kwh * pue
         share = min(1.0, boards_kwh / wall) if wall > 0 else 1.0
@@ -81,11 +81,11 @@ def _flat(run: RunStory) -> tuple[float, float | None, Used | None]:
 def board_of(run: RunStory, gpu: str | None, every: list[BoardSpec]) -> BoardSpec:
     names = sorted({board.name for board in run.status.gpus})
     if gpu is None and len(names) != 1:
-        raise ValueError(f"job {run.status.job} ran on {' and '.join(names) or 'some GPU'}; name the board with --gpu")
+        raise ValueError(f"job {run.status.job} ran on {' and '.join(names) or 'some GPU'}; name the GPU with --gpu")
     here = comparing.known(gpu or names[0], every)
     if here is None:
         raise ValueError(
-            f"no published figures for {gpu or names[0]!r}; name a similar board with --gpu (--list shows them)"
+            f"no published figures for {gpu or names[0]!r}; name a similar GPU with --gpu (--list shows them)"
         )
     return here
 

@@ -185,7 +185,7 @@ def sci(story: RunStory, per: Per) -> str:
     units, whence = sources[per]
     missing = [name for name, known in (("E x I", grams), ("M", made), ("R", units)) if known is None]
     score = (grams + made.grams) / units if grams is not None and made is not None and units else None
-    rows = "; ".join(made.sources) or "--embodied" if made else "no published figure for these boards; --embodied"
+    rows = "; ".join(made.sources) or "--embodied" if made else "no published figure for these GPUs; --embodied"
     return _json(
         {
             "E": {"value": _kwh(story), "unit": "kWh", "from": "journal state accounts.energy_wall_kwh"},

@@ -25,7 +25,7 @@ STATE_WORDS = {
     EVENT: "capped for a grid event",
     EVENT_HELD: "held for a grid event",
     "pausing": "waiting for a step to end",
-    "unloaded": "unloaded, boards free",
+    "unloaded": "unloaded, GPUs free",
     "waiting": "waiting for its start",
     "starting": "starting",
     "switching": "going on again",
@@ -47,7 +47,7 @@ KIND_WORDS = {
 HOW_WORDS = {
     "counter": "energy counters of the devices (their sensors are good to ±5 %)",
     "integrated": "power readings, integrated, or a counter in its first minute",
-    "unmetered": "not metered: a counter that the board's readings contradict",
+    "unmetered": "not metered: a counter that the GPU's readings contradict",
     "split": "the job's share of shared devices",
     "late": "power readings that came late",
     "model": "a model of the host",
@@ -81,7 +81,7 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
     if metered_for := words.metered(status):
         found.append(Figure("metered", metered_for, "of the time that the account covers"))
     if story.energy_gpu_kwh:
-        found.append(Figure("boards alone", form.kwh(story.energy_gpu_kwh), _how(story, "energy_gpu_kwh")))
+        found.append(Figure("GPUs alone", form.kwh(story.energy_gpu_kwh), _how(story, "energy_gpu_kwh")))
     if story.unmetered:
         found.append(Figure("emitted", "not known", "no energy was metered"))
     elif story.gco2_g is None:
@@ -91,7 +91,7 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         found.append(Figure("emitted", f"{form.grams(story.gco2_g)} CO2", mean + _how(story, "gco2_g")))
     found += _avoided(story)
     if (made := story.embodied) is not None:
-        rests = f"not in emitted; {form.grams(made.g_per_hour)} per hour held, for making boards and their servers"
+        rests = f"not in emitted; {form.grams(made.g_per_hour)} per hour held, for making GPUs and their servers"
         found.append(Figure("embodied", f"{form.grams(made.grams)} CO2", rests))
     if story.revisions:
         by_source = f"by the source, {times(len(story.revisions))}: {story.revisions[-1]}"
@@ -127,14 +127,14 @@ def _avoided(story: RunStory) -> list[Figure]:
     if story.energy_wall_kwh <= 0 or story.avoided_g is None:
         return []
     if story.run_now_g is None:
-        return [Figure("avoided", words.NOTHING_HELD, "it is its own run-now")]
+        return [Figure("avoided", words.NOTHING_HELD, "nothing was delayed or capped: nothing to compare")]
     part = words.share(story.avoided_g, story.run_now_g)
     share = "" if part is None else f" ({form.percent(part, 1)})"
     half = story.split.halves.avoided_g if story.split and story.split.halves else None
     band = "" if half is None or not words.worth(half) else f"80 % band ± {form.grams(half)}"
     rests_on = "; ".join(filter(None, (band, _how(story, "avoided_g"))))
     return [
-        Figure("run-now", f"{form.grams(story.run_now_g)} CO2", "the same work with nothing held back"),
+        Figure("run now", f"{form.grams(story.run_now_g)} CO2", "the same work at full speed from the start"),
         Figure("avoided", f"{form.grams(story.avoided_g)} CO2{share}", rests_on),
     ]
 
@@ -168,10 +168,10 @@ def _budget(story: RunStory) -> str:
 LEVERS = {
     "capped_g": ("caps", "against the same work at full speed at the same time"),
     "moved_g": ("shifting", "work moved in time, against the same done at once, at full speed"),
-    "parked_g": ("waiting", "a paused board with the model in memory draws power"),
-    "unloaded_g": ("unloading", "boards let go, against staying parked"),
+    "parked_g": ("waiting", "a paused GPU with the model in memory draws power"),
+    "unloaded_g": ("unloading", "GPUs let go, against staying paused"),
     "event_g": ("grid events", "against the same work at full speed, less what it drew held"),
-    "rest_g": ("the rest", "starting, switching, reloading, and deviations of full-speed watts from their mean"),
+    "rest_g": ("other causes", "starting, switching, reloading, and deviations of full-speed watts from their mean"),
 }
 """By the part of the split: what every form of report calls it, and what it is measured against."""
 
@@ -190,7 +190,7 @@ def parts(story: RunStory) -> list[Figure]:
     split = story.split
     if split is None:
         return []
-    why = "run-now less emitted" + ("" if split.halves is None else "; ± is half of an 80 % band")
+    why = "running now less emitted" + ("" if split.halves is None else "; ± is half of an 80 % band")
     value = words.with_band(split.avoided_g, split.halves and split.halves.avoided_g)
     return [*levers(split), Figure("avoided", value, why)]
 
@@ -270,7 +270,7 @@ def metered_verb(story: RunStory) -> str:
     return "measured" if measured > 1.0 - NO_PART else "estimated" if measured < 0.5 else "measured in part"
 
 
-SIMULATED = "a simulated board"
+SIMULATED = "a simulated GPU"
 
 
 def zone(story: RunStory) -> str:
@@ -322,7 +322,7 @@ def _day_row(part: DayPart) -> tuple[str, ...]:
 def accuracy(story: RunStory) -> str:
     """The systematic error that scales all figures of the run alike."""
     if story.options.simulated is not None:
-        return "The board is simulated: none of these figures comes from a real machine."
+        return "The GPU is simulated: none of these figures comes from a real machine."
     return "What the energy is off, within its band, scales all of these figures alike."
 
 

@@ -33,7 +33,7 @@ def markdown(story: RunStory) -> str:
     lines += ["", *[_cell(text) + "\n" for text in run_text.story_of(story)]]
     lines += ["## Account", "", *_table(("figure", "value", "rests on"), figures.figures(story))]
     if parts := figures.parts(story):
-        lines += ["", "## Avoided CO2 by lever", "", *_table(("lever", "CO2", "against"), parts)]
+        lines += ["", "## CO2 saved by", "", *_table(("by", "CO2", "against"), parts)]
     for made in figures.tables(story):
         lines += ["", *([f"## {made.title}", ""] if made.title else ()), *_table(made.head, made.rows)]
     lines += ["", "## Decisions", "", *[f"- {_cell(line)}" for line in run_text.decisions(story)]]
@@ -131,7 +131,7 @@ def table(story: RunStory) -> str:
     return out.getvalue()
 
 
-HEADS = ("energy", "emitted", "run-now", "avoided", "elapsed")
+HEADS = ("energy", "emitted", "run now", "avoided", "elapsed")
 
 
 def html(story: RunStory) -> str:

@@ -25,9 +25,9 @@ def story_of(story: RunStory) -> list[str]:
 
 
 def ending(story: RunStory) -> tuple[tuple[str, str], ...]:
-    """(label, text) of a finished job: what each lever gave, and how good the first word was."""
+    """(label, text) of a finished job: what saved it, and how good the first word was."""
     levers = [f"{figure.label} {figure.value}" for figure in figures.parts(story)[:-1]]
-    return (*([("levers", " · ".join(levers))] if levers else []), *first_said(story))
+    return (*([("saved by", " · ".join(levers))] if levers else []), *first_said(story))
 
 
 def first_said(story: RunStory) -> list[tuple[str, str]]:
@@ -107,11 +107,11 @@ def _account(story: RunStory) -> str:
     mean = "" if story.intensity_mean is None else f" at {story.intensity_mean:.0f} g/kWh on average"
     text = f"{energy} and emitted {form.grams(story.gco2_g)} CO2{mean}."
     if story.avoided_g is None:
-        return f"{text} The emissions of run-now are not known: full-speed watts were not measured."
+        return f"{text} What running now would have emitted is not known: full-speed watts were not measured."
     less = story.avoided_g
     if story.run_now_g is None:
-        return f"{text} N{words.NOTHING_HELD[1:]}, so nothing was avoided."
-    emitted = f" With nothing held back it would have emitted {form.grams(story.run_now_g)}"
+        return f"{text} It {words.NOTHING_HELD}."
+    emitted = f" Run now, at full speed throughout, it would have emitted {form.grams(story.run_now_g)}"
     text += f"{emitted}: this is {words.against(less, story.run_now_g)}."
     split = story.split
     if split is None:

@@ -29,14 +29,14 @@ def against(this: RunStory, other: RunStory) -> list[ComparedLine]:
     lines: list[tuple[str, Callable[[RunStory], float | None], Callable[[float], str]]] = [
         ("CO2", lambda s: s.gco2_g, figures.grams),
         (f"energy {called}", lambda s: s.energy_wall_kwh, figures.kwh),
-        ("boards alone", lambda s: s.energy_gpu_kwh or None, figures.kwh),
+        ("GPUs alone", lambda s: s.energy_gpu_kwh or None, figures.kwh),
         ("elapsed", lambda s: s.elapsed_s, figures.duration),
         ("work, at full speed", lambda s: s.done_s, figures.duration),
         ("mean power", _mean_w, figures.watts),
         ("mean intensity", lambda s: s.intensity_mean, lambda v: f"{v:.0f} g/kWh"),
         ("steps", lambda s: float(s.status.step) or None, lambda v: f"{v:,.0f}"),
         ("energy per step", _per_step, figures.kwh),
-        ("board memory in use, last seen", _peak, lambda v: f"{v / 2**30:.2f} GiB"),
+        ("GPU memory in use, last seen", _peak, lambda v: f"{v / 2**30:.2f} GiB"),
         ("last loss", lambda s: s.status.loss_value, lambda v: f"{v:.4g}"),
     ]
     shared = sorted(set(this.status.metrics) & set(other.status.metrics))

@@ -9,7 +9,7 @@ from carbontui.protocol import Status
 from carbontui.text import figures, first_run, situation
 from carbontui.text.sources import called
 
-NOTHING_HELD = "nothing held it back"
+NOTHING_HELD = "ran at full speed throughout: no saving"
 """Where no lever acted there is no saving, and no percentage of one."""
 
 
@@ -27,15 +27,13 @@ def share(avoided_g: float | None, run_now_g: float | None) -> float | None:
 def against(avoided_g: float | None, run_now_g: float | None) -> str:
     """'310 g or 20 % less than run-now', 'as much as run-now', 'nothing held it back'; '' where run-now is not
     known."""
-    if avoided_g is None:
-        return ""
-    if run_now_g is None:
-        return NOTHING_HELD
+    if avoided_g is None or run_now_g is None:
+        return "" if avoided_g is None else NOTHING_HELD
     part = share(avoided_g, run_now_g)
     if part is None:
-        return "as much as run-now"
+        return "as much as running now"
     percent = f" or {figures.percent(abs(part))}" if abs(part) >= LEAST_SHARE else ""
-    return f"{figures.grams(abs(avoided_g))}{percent} {'less' if avoided_g > 0 else 'more'} than run-now"
+    return f"{figures.grams(abs(avoided_g))}{percent} {'less' if avoided_g > 0 else 'more'} than running now"
 
 
 def verdict(status: protocol.Status) -> str:
@@ -83,17 +81,17 @@ def ending(status: protocol.Status, means: str = "") -> str:
     ended = situation.stated(status)
     if unmetered(status):
         return f"{ended}; {figures.NOT_METERED}"
-    parts = [drawn(status, band=False)]
-    if status.gco2_g is not None:
-        parts.append(f"{figures.grams(status.gco2_g)} CO2")
-    if said := avoided(status):
-        parts.append(said + (f" ({means})" if means else ""))
-    parts += [more] if not status.avoided_g and (more := first_run.more(status)) else []
-    parts += [excluded(apart) for apart in status.excluded]
-    if status.cost is not None:
-        parts.append(figures.money(status.cost.value, status.cost.currency))
+    said = avoided(status)
+    parts = [
+        drawn(status, band=False),
+        "" if status.gco2_g is None else f"{figures.grams(status.gco2_g)} CO2",
+        said + (f" ({means})" if said and means else ""),
+        first_run.more(status),
+        *(excluded(apart) for apart in status.excluded),
+        "" if status.cost is None else figures.money(status.cost.value, status.cost.currency),
+    ]
     how = status.provenance.get("energy_gpu_kwh")
-    return f"{ended}; " + ", ".join(parts) + (f" ({how.how})" if how else "")
+    return f"{ended}; " + ", ".join(filter(None, parts)) + (f" ({how.how})" if how else "")
 
 
 def metered(status: protocol.Status) -> str:
@@ -118,15 +116,12 @@ def place_row(place: protocol.PlaceUse) -> tuple[str, str, str, str, str]:
     return place.host, place.zone or "not known", steps, energy, figures.grams(place.gco2_g)
 
 
-def places(status: protocol.Status) -> list[str]:
-    """'n1 (DE): 1,200 steps, 1.20 kWh, 410 g CO2', one per machine of a job that has moved."""
-    rows = [place_row(place) for place in status.places]
-    return [f"{host} ({zone}): {steps} steps, {energy}, {grams} CO2" for host, zone, steps, energy, grams in rows]
-
-
 def of_places(status: protocol.Status) -> list[tuple[str, str]]:
     """(label, text) of what was used where, and of the moves; empty for a job that never moved."""
-    told = [("at", line) for line in places(status)]
+    rows = map(place_row, status.places)
+    told = [
+        ("at", f"{host} ({zone}): {steps} steps, {energy}, {grams} CO2") for host, zone, steps, energy, grams in rows
+    ]
     told += [] if status.moves_cost is None else [("moves", f"{moves(status.moves_cost)}; in the account")]
     return told + ([] if status.moved_to is None else [("moved to", status.moved_to.host)])
 
@@ -272,32 +267,30 @@ def drawn(status: Status, *, band: bool = True) -> str:
 
 def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str, str]]:
     """The summary of a finished job: (label, text); `of` gives the provenance of a field, as it is written after it."""
-    rows = [("ended", situation.ended(status))]
-    if status.step:
-        total = f" of {figures.count(status.steps_total)}" if status.steps_total else ""
-        rows.append(
-            ("steps", ", ".join(filter(None, (f"{figures.count(status.step)}{total}", situation.loss_words(status)))))
-        )
+    total = f" of {figures.count(status.steps_total)}" if status.steps_total else ""
+    steps = (f"{figures.count(status.step)}{total}", situation.loss_words(status)) if status.step else ()
     used = f"{drawn(status)}{of('energy_wall_kwh')}"
     if abs(status.energy_wall_kwh - status.energy_gpu_kwh) > 1e-9 and status.energy_gpu_kwh > 0:
-        used += f" (boards alone {figures.kwh(status.energy_gpu_kwh)})"
-    rows.append(("energy", figures.NOT_METERED if unmetered(status) else used))
-    if told := metered(status):
-        rows.append(("metered", told))
-    if unmetered(status):
-        rows.append(("emitted", "not known: no energy was metered"))
-    elif status.gco2_g is None:
-        rows.append(("emitted", "not known: no grid data"))
-    else:
-        rows.append(("emitted", f"{figures.grams(status.gco2_g)} CO₂{of('gco2_g')}"))
-    if said := avoided(status):
-        rows.append(("avoided", said + (of("avoided_g") if status.run_now_g is not None else "")))
-    rows += [("besides", excluded(apart)) for apart in status.excluded] + of_places(status)
-    if status.cost is not None:
-        rows.append(("cost", figures.money(status.cost.value, status.cost.currency)))
-    # stopped or failed: it did not finish, so it was neither early nor late
-    rows.append(("finish" if status.state == "done" else "at", in_time(status)))
-    return rows
+        used += f" (GPUs alone {figures.kwh(status.energy_gpu_kwh)})"
+    emitted = f"{figures.grams(status.gco2_g)} CO₂{of('gco2_g')}"
+    if unmetered(status) or status.gco2_g is None:
+        emitted = f"not known: no {'energy was metered' if unmetered(status) else 'grid data'}"
+    said = avoided(status)
+    rows = [
+        ("ended", situation.ended(status)),
+        ("steps", ", ".join(filter(None, steps))),
+        ("energy", figures.NOT_METERED if unmetered(status) else used),
+        ("metered", metered(status)),
+        ("emitted", emitted),
+        ("avoided", said + (of("avoided_g") if said and status.run_now_g is not None else "")),
+        ("next time", first_run.more(status)),
+        *(("besides", excluded(apart)) for apart in status.excluded),
+        *of_places(status),
+        ("cost", "" if status.cost is None else figures.money(status.cost.value, status.cost.currency)),
+        # stopped or failed: it did not finish, so it was neither early nor late
+        ("finish" if status.state == "done" else "at", in_time(status)),
+    ]
+    return [(label, told) for label, told in rows if told]
 
 
 # --- what a reader of the output is told ---

@@ -34,7 +34,7 @@ def offers(zone: str, work_s: float, given: Sequence[Offer], *, known: bool) -> 
     if not given:
         return
     work = figures.duration(work_s)
-    of = f"{work} of work" if known else f"work of, say, {work} (its own total is looked for while it runs)"
+    of = f"{work} of work" if known else f"work of, say, {work} (the real length is measured once it runs)"
     yield f"On typical days of {zone}, {of}:"
     for _, same in groupby(given, key=lambda offer: (offer.factor == 1, round(offer.finish_s / 60))):
         offer, *others = same
@@ -63,11 +63,13 @@ def counts(kind: str, why: str) -> str:
 
 
 def more(status: protocol.Status) -> str:
-    """The one thing that would have saved more; '' where none stands out."""
+    """The one thing that would have saved more; '' where none stands out, something was saved or the job failed."""
+    if (status.avoided_g or 0.0) > 0 or status.state == "failed":
+        return ""
     if status.intensity is None or not status.intensity.zone:
         return "with --zone it can be planned by the grid"
     if status.budget is None or not status.budget.work_known:
-        return "with --work or --steps it can be planned"
-    if status.budget.factor is not None and status.budget.factor < 1.05:
-        return "with --budget 2x it may wait for cleaner hours"
-    return ""
+        counted = status.state == "done" and status.step
+        return f"with {f'--steps {status.step}' if counted else '--work or --steps'} it can be planned"
+    waits = status.budget.factor is None or status.budget.factor >= 1.05
+    return "" if waits else "with --budget 2x it may wait for cleaner hours"

@@ -55,7 +55,7 @@ def after(word: str, sentence: str) -> str:
 PARTS = {
     "last_counts": "the last step counts",
     "restoring": "restoring limits",
-    "limits": "what the boards said of limits",
+    "limits": "what the GPUs said of limits",
     "grid": "the grid feed",
     "journal": "the journal",
     "last_status": "the last status",
@@ -73,7 +73,7 @@ PARTS = {
     "stored_override": "the stored override",
     "stored_hours": "the forbidden hours",
     "stored_state": "the stored state",
-    "stored_boards": "the stored boards",
+    "stored_boards": "the stored GPUs",
     "stored_budget": "the stored budget",
     "stored_unload": "the stored unload result",
     "stored_try": "the stored try",

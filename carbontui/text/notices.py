@@ -26,7 +26,7 @@ def _not_enough(
 
 def _no_cap(*, why: str, now_s: float) -> str:
     because = {
-        "no_limits": "the boards take no limit",
+        "no_limits": "the GPUs take no limit",
         "unmeasured": "its speed under a cap is not measured yet",
         "none_saves": "none would use less",
     }[why]
@@ -36,9 +36,9 @@ def _no_cap(*, why: str, now_s: float) -> str:
 NOTICES: Table = {
     # what holds the training up
     "steps_stopped": "no step has ended for {quiet_s:duration} (one takes {step_s:.2g} s){boards:also}",
-    "boards_compute": "its boards compute, as in an evaluation",
-    "boards_idle": "none of its boards has computed for {idle_s:duration}",
-    "boards_wait": "its boards computed {busy:percent} of the last {seen_s:duration}; "
+    "boards_compute": "its GPUs compute, as in an evaluation",
+    "boards_idle": "none of its GPUs has computed for {idle_s:duration}",
+    "boards_wait": "its GPUs computed {busy:percent} of the last {seen_s:duration}; "
     "for the rest they waited for the training (data, CPU work, other ranks){core:also}",
     "slower": "slower: {rate:.3g} steps/s in its last {last_s:duration} at full speed, "
     "{whole:.3g} over all of it{core:also}",
@@ -49,17 +49,17 @@ NOTICES: Table = {
     "total_passed": "it has passed the {steps:count} steps that --steps or the script states as the total: "
     "when it ends is not known",
     "replay": "REPLAY of recorded grid data, {times:,.0f} times faster than life",
-    "unguarded": "unguarded: the keeper is gone, nothing restarts it; carbontui restart gives it another",
+    "unguarded": "unguarded: the monitor process is gone, nothing restarts it; carbontui restart gives it another",
     "silent": "silent: {names:list}",
     "silent_rank": "rank {rank} ({node})",
     "silent_ranks": lambda *, first, last, now_s: f"rank {first}" if first == last else f"ranks {first}-{last}",
     "nodes_unread": "watts are unknown without {names:list}",
     "site_budget_broken": "the site budget of {cap:watts} cannot be kept: "
     "the jobs of this machine draw at least {least:watts}",
-    "rehearsal_offered": "for long pauses it could be unloaded, after a rehearsal: carbontui rehearse {job}",
+    "rehearsal_offered": "for long pauses it could be unloaded, after a test of that: carbontui rehearse {job}",
     # boards
     "of_board": "{board}: {text}",
-    "boards_unseen": "{count} of its boards cannot be seen any more: watts are unknown without them",
+    "boards_unseen": "{count} of its GPUs cannot be seen any more: watts are unknown without them",
     "driver_silent": "the driver has not answered for {age_s:duration}: watts are unknown, "
     "limits stay as they are until it does",
     "board_lost": "{board} is lost (it fell off the bus): reset it or reboot; its energy until then is kept",
@@ -68,7 +68,7 @@ NOTICES: Table = {
     ),
     "board_held": "{board} is held at {held:watts} by the platform; its limit is {limit:watts}",
     "board_slowed": lambda *, board, reasons, now_s: f"{board} is slowed down by {slowed(reasons)}",
-    "board_in_slices": "{board}: its watts are those of the whole board, shared by its MIG slices"
+    "board_in_slices": "{board}: its watts are those of the whole GPU, shared by its MIG slices"
     "; the job is booked its slices' part, {share:percent}",
     "board_of_user_too": "{board}: {user} uses it too: its limit is left alone, {whose}",
     "board_of_others_too": "{board}: another process (pid {pid}) uses it too: its limit is left alone, {whose}",

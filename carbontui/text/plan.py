@@ -65,7 +65,7 @@ def _parked(*, parked_kwh: float, parked: float, switching: float, unit: str, **
     if parked_kwh <= 0:
         return ""
     switches = f" and {amount(switching, unit)} for switching" if switching > 0 else ""
-    return f", after {amount(parked, unit)} ({figures.kwh(parked_kwh)}) drawn while parked{switches}"
+    return f", after {amount(parked, unit)} ({figures.kwh(parked_kwh)}) drawn while paused{switches}"
 
 
 def _runner_up(*, runner: str, runner_name: str, runner_value: float, runner_w: float, unit: str, **_: Any) -> str:
@@ -74,7 +74,7 @@ def _runner_up(*, runner: str, runner_name: str, runner_value: float, runner_w: 
         "": "",
         "no_room": "; pausing does not fit in this budget",
         "too_late": "; waiting would save less than its time is worth",
-        "parked_watts": f"; pausing does not pay here: parked boards draw {runner_w:.0f} W",
+        "parked_watts": f"; pausing does not pay here: paused GPUs draw {runner_w:.0f} W",
         "no_gain": "; waiting gains nothing here",
         "unbeaten": f"; without waiting nothing beats {throughout}",
         "would_save": f"; {throughout} would have saved {amount(runner_value, unit)}",
@@ -141,7 +141,7 @@ def overridden(
     return f"{emits}, {figures.grams(abs(left_g - alone_g))} {side} than the plan alone ({figures.grams(alone_g)})."
 
 
-BASES = {"public": "public measurements of other trainings", "imported": "another board of this model"}
+BASES = {"public": "public measurements of other trainings", "imported": "another GPU of this model"}
 
 
 def curve_assumed(*, now_s: float, basis: str, error: float, takes_s: tuple[float, float] | None) -> str:

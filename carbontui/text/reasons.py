@@ -35,7 +35,7 @@ REASONS: Table = {
     "event_capped": "capped at {watts:g} W per GPU for the grid event {event}{until_s:until}",
     # measuring
     "measuring": "measuring {level}",
-    "rehearsing": "rehearsing an unload: {phase}",
+    "rehearsing": "test-resuming: {phase}",
     # the plan
     "first_plan": "computing the first plan",
     "no_slack": "at full speed: no slack is left before the deadline",
@@ -63,7 +63,7 @@ REASONS: Table = {
     "descriptors": "these ranks cannot be held together: {count} of them need more descriptors than `ulimit -n` leaves "
     "the training; raise it",
     "captured": "no step seen since {step}: {cause}",
-    "work_guessed": "at full speed: {steps} total steps are a guess, from {source}, not borne out yet; "
+    "work_guessed": "at full speed: {steps} total steps are a guess, from {source}, not confirmed yet; "
     "accept it: g, or carbontui guess --accept",
     "work_unknown": "at full speed: the amount of work is not known yet; "
     "say it at the start with --work 8h or --steps N, or in the script: carbontui.report(total=N)",
@@ -107,17 +107,17 @@ REASONS: Table = {
     "exited": "the command ended with exit code {exit_code}",
     "ended_unknown": "the command ended, its exit code is unknown",
     "lost_running": "the child is gone and its exit status is unknown",
-    "lost_waiting": "the keeper is gone before the command was started: run it again",
-    "lost_unloaded": "unloaded, and the keeper that would start it again is gone: run it again, from its checkpoint",
+    "lost_waiting": "the monitor process was gone before the start: run it again",
+    "lost_unloaded": "unloaded, and what would start it again is gone: run it again, from its checkpoint",
     "unsteered": "no supervisor answers; training goes on unsteered, a new supervisor is on its way",
-    "orphaned": "keeper and supervisor are gone; training goes on unsteered; {then}",
+    "orphaned": "monitor process and supervisor are gone; training goes on unsteered; {then}",
     "take_up": "to take it up: {command}",
     "life_unknown": "whether it lives is not known: {why}",
     "unseen_host": "it is a job of {host}",
     "unseen_namespace": "its processes are in another pid namespace (a container?)",
     "unseen_damaged": "{record} is damaged",
     "restartable_running": "the child is gone and its exit status is unknown; start it again: {command}",
-    "restartable_waiting": "the keeper is gone before the command was started; it continues to wait with: {command}",
-    "restartable_unloaded": "unloaded, and the keeper that would start it again is gone; it continues with: {command}",
+    "restartable_waiting": "the monitor process was gone before the start; it continues to wait with: {command}",
+    "restartable_unloaded": "unloaded, and what would start it again is gone; it continues with: {command}",
 }
 """By the code of a `protocol.Statement`."""

@@ -40,7 +40,7 @@ REFUSALS: Table = {
     "no_room_to_boost": "a boost takes {needs:watts}; the site budget of {cap:watts} leaves it {left:watts} "
     "with every other job at its minimum",
     # caps
-    "cap_in_replay": "hours are replayed here, and a limit on a real board would be real",
+    "cap_in_replay": "hours are replayed here, and a limit on a real GPU would be real",
     "caps_off": "caps are off for this job (--no-cap)",
     "boards_unanswered": "the GPU driver has not answered yet; try again in a moment",
     "no_board_to_cap": "no GPU of this job has a power limit to set",
@@ -66,15 +66,15 @@ REFUSALS: Table = {
     "processes_unreported": "the driver does not report which processes use {board}",
     "processes_share": "{count} processes use {name} ({board})",
     "processes_together": "its {count} processes use GPUs together",
-    "keeper_gone_to_thaw": "the keeper, which undoes it, is gone",
+    "keeper_gone_to_thaw": "the monitor process, which undoes it, is gone",
     # rehearsals
     "unloaded_until_start": "it was tried, and unloaded at step {step:count} to wait for its start, "
     "which will show if it resumes",
-    "rehearses_already": "{by} rehearses it already ({phase})",
+    "rehearses_already": "{by} tests it already ({phase})",
     "reads_a_pipe": "it reads a pipe, which a later start could not read again; hand it a file (< FILE)",
     "nothing_to_checkpoint_with": "it has no checkpoint function: carbontui.on_checkpoint(save); "
     "see docs/frameworks.md",
-    "nothing_restarts_it": "the keeper is gone: nothing would restart it",
+    "nothing_restarts_it": "the monitor process is gone: nothing would restart it",
     "too_much_to_repeat": "{done_s:duration} of work is done and would be repeated if the resume fails; "
     "at most {most_s:duration} may be{worked:also}",
     "resumed_before": "a resume has worked before",
@@ -90,15 +90,15 @@ def curve_lines(curve: Any) -> list[str]:
     rate = f"{curve.rate_steps_per_s:.3g} steps/s at full speed" if curve.rate_steps_per_s else "not measured here"
     lines = [f"{curve.gpu} x {curve.gpus}: {rate}", *(_level(point) for point in curve.points)]
     if curve.parked_w is not None:
-        lines.append(f"  parked      {curve.parked_w:7.1f} W ±{2 * (curve.parked_se or 0):.1f}")
+        lines.append(f"  paused      {curve.parked_w:7.1f} W ±{2 * (curve.parked_se or 0):.1f}")
     if curve.pause_s is not None and curve.resume_s is not None:
         lines.append(f"  pause {curve.pause_s:.1f} s, resume {curve.resume_s:.1f} s")
     if curve.basis == "public":
         lines.append(
-            "  from public measurements of other trainings on other boards (Zeus, NSDI 2023): carbontui calibrate"
+            "  from public measurements of other trainings on other GPUs (Zeus, NSDI 2023): carbontui calibrate"
         )
     if curve.basis == "imported":
-        lines.append("  imported: measured on another board of this model, which adds 4 %")
+        lines.append("  imported: measured on another GPU of this model, which adds 4 %")
     if curve.simulated:
         lines.append("  SIMULATED GPU: a model, not a measurement")
     return lines + ([f"  {curve.note}"] if curve.note else [])
@@ -126,7 +126,7 @@ def _budget_set(*, budget: str, until_s: float | None, late: Sequence[str], now_
     return fill("budget {told}{until_s:until_named}{late:also}", now_s, told=told, **parts)
 
 
-_FORCE = {"now": "; in force", "keeper": "; accepted, waiting for the keeper, which does not answer", "": ""}
+_FORCE = {"now": "; in force", "keeper": "; accepted, waiting for the monitor process, which does not answer", "": ""}
 
 
 def _ordered(*, said: str, force: str, stored: bool, now_s: float) -> str:
@@ -163,7 +163,7 @@ REPLIES: Table = {
     "curve": _curve,
     "guess_taken": "planning with {steps:count} steps, guessed from {source}",
     "guess_left": "not planning with {steps:count} steps, guessed from {source}",
-    "rehearsal_begins": "rehearsing: it writes a checkpoint, exits and restarts",
+    "rehearsal_begins": "test-resuming: it writes a checkpoint, exits and restarts",
     "never_unloaded": "never unloaded yet",
     # what the training can do
     "sigstop_unasked": "not requested",

@@ -67,9 +67,7 @@ def _power(*, boards: Sequence[str], host: str, now_s: float) -> str:
 def _energy(*, shares: Sequence[tuple[str, float]], sensed: bool, unreadable: bool, now_s: float) -> str:
     told = ", ".join(f"{figures.percent(share)} {'shared, split' if how == 'split' else how}" for how, share in shares)
     bound = f" ({SENSOR_BOUND})" if sensed else ""
-    return (
-        (told or "nothing metered yet") + bound + ("; a board that cannot be read is not in it" if unreadable else "")
-    )
+    return (told or "nothing metered yet") + bound + ("; a GPU that cannot be read is not in it" if unreadable else "")
 
 
 def _wall(*, shares: Sequence[tuple[str, float]], sensed: bool, unreadable: bool, now_s: float) -> str:
@@ -79,14 +77,16 @@ def _wall(*, shares: Sequence[tuple[str, float]], sensed: bool, unreadable: bool
 
 def _avoided(*, watts: str, signal: str, now_s: float) -> str:
     whose = {"yours": "your own"}.get(signal, signal)
-    return f"the same work with nothing held back, capped work at {watts} full watts, {whose} intensity"
+    return f"the same work at full speed from the start, capped work at {watts} full watts, {whose} intensity"
 
 
 def _at_end(
     *, planned: bool, grid: str | None, parked_assumed: bool, full_assumed: bool, capped: bool, now_s: float
 ) -> str:
     follows = "the plan in force" if planned else "at full speed"
-    assumed = ("; parked watts assumed" if parked_assumed else "") + ("; full watts assumed" if full_assumed else "")
+    assumed = ("; watts while paused assumed" if parked_assumed else "") + (
+        "; full watts assumed" if full_assumed else ""
+    )
     band = f"80 % band of the forecast's error{' and of the speeds under caps' if capped else ' alone'}"
     return f"metered so far, then {follows} on {grid or 'no grid source'}{assumed}; {band}"
 
@@ -139,13 +139,13 @@ PUES = {
 COUNTS = {
     "held": "held: pauses and waits count",
     "always-on": "above idle: always on",
-    "given-back": "while it has the boards",
+    "given-back": "while it has the GPUs",
 }
 """What the account counts, beside its energy."""
 OTHERWISE = {
-    "held": "waits and pauses too; --boundary given-back: only while it has the boards",
+    "held": "waits and pauses too; --boundary given-back: only while it has the GPUs",
     "always-on": "what it draws above idle; --boundary given-back: all that it draws",
-    "given-back": "all that it draws while it has the boards",
+    "given-back": "all that it draws while it has the GPUs",
 }
 """What is counted under a boundary that was guessed, and the switch that changes it."""
 
@@ -164,7 +164,7 @@ def _host(watts: float, how: str, by: str, band_w: tuple[float, float] | None) -
         return "the rest of the machine is not known and not counted"
     told = f"and {figures.watts(watts)} of the rest of the machine"
     if how == "default" and band_w is not None:
-        return f"{told} (typical of servers with such boards, {band_w[0]:.0f} to {band_w[1]:.0f} W; --host-w)"
+        return f"{told} (typical of servers with such GPUs, {band_w[0]:.0f} to {band_w[1]:.0f} W; --host-w)"
     return f"{told} ({f'measured: {by}' if how == 'measured' else 'as given'})"
 
 
@@ -185,17 +185,17 @@ def _counted(
 ) -> str:
     if kind == "always-on":
         known = "as seen here" if idle[1] else "typical: not seen idle yet"
-        of_boards = f" (boards {figures.watts(idle[0])}, {known})" if boards and idle[0] else ""
+        of_boards = f" (GPUs {figures.watts(idle[0])}, {known})" if boards and idle[0] else ""
         said = f"watts above idle{of_boards}: this machine is on with or without the job"
     else:
-        parts = f"{'boards, ' if boards else ''}CPU and memory, {_host(host_w, how, by, band_w)}"
+        parts = f"{'GPUs, ' if boards else ''}CPU and memory, {_host(host_w, how, by, band_w)}"
         until = "in every pause and wait, until the machine is released"
         if kind == "given-back":
             until = "not before the start, nor while it is unloaded"
         elif gives_back:
             until = "in every pause and wait, until an unload gives the machine back"
         said = f"{parts}; {until}"
-    making = "; what making these boards emitted is not published: --embodied GRAMS" if embodied_g is None else ""
+    making = "; what making these GPUs emitted is not published: --embodied GRAMS" if embodied_g is None else ""
     if embodied_g:
         making = f"; plans weigh {figures.grams(embodied_g)} per hour held for making the hardware"
     return f"{said}; PUE {pue:g} ({PUES.get(pue_why, pue_why)}){making}"

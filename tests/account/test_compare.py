@@ -167,7 +167,7 @@ def test_the_verb_knows_prices_and_refuses_what_it_does_not(tmp_path):
     assert "ask the provider" in done.output and "moves no job" in done.output and "spot" in done.output
     for words, said in (
         (["--cloud-price", "crusoe:H100=-3"], "is not a price"),
-        (["--cloud-price", "crusoe:Warp9=3"], "no board 'Warp9'"),
+        (["--cloud-price", "crusoe:Warp9=3"], "no GPU 'Warp9'"),
         (["--zones", "--clouds"], "exclude each other"),
         (["--only", "abacus"], "no row contains 'abacus'"),
         (["--budgets", "--zone", "Atlantis"], "is not known"),

@@ -191,7 +191,7 @@ def test_the_end_is_told_first_by_status_and_by_plain_output_with_its_source():
     rows = [row[:10].strip() for row in report(one)]
     assert rows.index("at the end") < rows.index("CO2")
     (row,) = (row for row in report(one) if row.startswith("at the end"))
-    assert "forecast: metered so far, then the plan in force on a test" in row and "44 % less than run-now" in row
+    assert "forecast: metered so far, then the plan in force on a test" in row and "44 % less than running now" in row
     assert any(line.startswith("at the end: 282 g CO2") for line in narrate(None, one, NoticesShown()))
     assert not any(line.startswith("at the end") for line in narrate(one, one, NoticesShown()))
 
@@ -207,7 +207,7 @@ def test_the_words_turn_around_where_the_plan_emits_more():
         finish=units.iso(NOW_S), energy_wall_kwh=1.0, gco2_g=120.0, gco2_lo_g=110.0, gco2_hi_g=130.0,
         run_now_g=100.0, avoided_g=-20.0, avoided_lo_g=-25.0, avoided_hi_g=-15.0,
     )  # fmt: skip
-    assert account_words.at_end(end) == "120 g CO2 (110 g to 130 g), 20 g or 20 % more than run-now (15 g to 25 g)"
+    assert account_words.at_end(end) == "120 g CO2 (110 g to 130 g), 20 g or 20 % more than running now (15 g to 25 g)"
     bare = msgspec.structs.replace(end, run_now_g=None, avoided_g=None)
     assert account_words.at_end(bare) == "120 g CO2 (110 g to 130 g)"
 

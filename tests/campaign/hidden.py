@@ -75,7 +75,7 @@ def _verbs(job: Job) -> list[tuple[tuple[str, ...], Callable[[int, str], bool]]]
         (("attach", "--readonly", job.id), lambda code, text: "boost" in text),
         (("doctor",), lambda code, text: "-pl" not in text),
         (("rm", job.id), lambda code, text: code == 2 and "is running" in text),
-        (("restart", job.id), lambda code, text: code == 1 and "is live" in text),
+        (("restart", job.id), lambda code, text: code == 1 and "is running" in text),
         (("stop", "--yes", "--now", job.id), lambda code, text: code == 0 and "stopped" in text),
         (("rm", job.id), lambda code, text: code == 0 and "forgot" in text),
     ]

@@ -142,7 +142,7 @@ def test_every_verb_reaches_a_job_whose_processes_are_hidden(house, way):
     assert "budget 30h" in say("budget", "30h", job.id)
     assert "at full speed" in say("boost", job.id)
     assert "is running; stop it first" in refused(house, 2, "rm", job.id)
-    assert "is live" in refused(house, 1, "restart", job.id)
+    assert "is running" in refused(house, 1, "restart", job.id)
     assert f"job {job.id} stopped" in say("stop", "--yes", "--now", job.id)
     assert proc.start_time(job.pids()["child"]) is None
     assert "forgot" in say("rm", job.id) and not job.dir.exists()

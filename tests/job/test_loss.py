@@ -200,7 +200,7 @@ def test_a_launch_that_fails_leaves_no_job_behind(house):
     )
     done = subprocess.run([sys.executable, "-c", code], env=house.env, cwd="/", capture_output=True, text=True)
     jobs = house.home / "jobs"
-    assert done.returncode == 2 and "the keeper ended at once" in done.stderr, done.stderr
+    assert done.returncode == 2 and "the monitor process ended at once" in done.stderr, done.stderr
     assert list(jobs.iterdir()) == [jobs / ".lock"]
     assert json.loads(house.cli("ls", "--json", check=True).stdout) == []
 

@@ -63,7 +63,7 @@ def test_a_boost_of_a_waiting_job_says_that_it_waits_for_a_keeper_that_is_stoppe
     keeper = job.pids()["keeper"]
     os.kill(keeper, signal.SIGSTOP)
     try:
-        assert job.tell("boost") == "at full speed; accepted, waiting for the keeper, which does not answer"
+        assert job.tell("boost") == "at full speed; accepted, waiting for the monitor process, which does not answer"
     finally:
         os.kill(keeper, signal.SIGCONT)
     job.until_steps()

@@ -1,6 +1,9 @@
 """What a job has used so far: nothing is said to be saved where nothing was held back."""
 
+from dataclasses import replace
+
 import pytest
+from msgspec import structs
 from states import FULL, board, inputs, job_state
 
 from carbontui import units
@@ -12,8 +15,8 @@ from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.restoring import restore
-from carbontui.job.supervisor.record.so_far import of_the_job, totals_so_far
-from carbontui.job.terms.clock import Clock
+from carbontui.job.supervisor.record.so_far import baseline, of_the_job, totals_so_far
+from carbontui.job.terms.clock import Clock, Standstills
 from carbontui.power.messages import Sample
 from carbontui.protocol import Why, statement
 
@@ -51,6 +54,16 @@ def test_a_pause_saves_nothing_on_an_even_grid_and_costs_what_it_drew(tmp_path):
     found = totals(tmp_path, ("starting", 30, 90.0), ("running", 300, 200.0), ("paused", 100, 90.0))
     assert found.avoided_g == pytest.approx(-units.joules_to_kwh(9000.0) * 300.0, rel=1e-6)
     assert found.run_now_g == pytest.approx(found.gco2_g + found.avoided_g)
+
+
+def test_run_now_of_a_replay_goes_by_its_steps_whatever_states_they_were_seen_in(tmp_path):
+    """Two looks are minutes of it apart: a pause is seen late, and the steps before it with it."""
+    job, seen, account = elapsed(tmp_path, ("throttled", 200, 250.0), ("paused", 100, 90.0))
+    account.elapsed.steps_done, start_s = 50, job.start_s
+    clock = Clock(2000.0, start_s, start_s, Standstills())
+    job = replace(job, clock=clock, progress=structs.replace(job.progress, given_rate=0.5))
+    assert (found := baseline(account, job, seen)) is not None and found.acted
+    assert (found.seconds, found.watts) == (100.0, 600.0)
 
 
 def test_work_under_a_cap_needs_the_watts_at_full_speed(tmp_path):

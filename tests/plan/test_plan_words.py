@@ -44,7 +44,7 @@ def test_a_pause_is_explained_with_its_cost_and_the_runner_up(in_zone):
     assert plan.levels[0] == 0
     assert text.startswith("Pausing until 02:00 saves ")
     assert "against running now" in text
-    assert "drawn while parked" in text
+    assert "drawn while paused" in text
     assert "throughout would have saved" in text
     assert explain(problem, plan, start_s=1_893_456_000.0) == text
     now = evaluate(problem, ())
@@ -55,7 +55,7 @@ def test_a_pause_is_explained_with_its_cost_and_the_runner_up(in_zone):
 def test_it_says_when_pausing_does_not_pay():
     problem = job([300, 310, 295, 305] * 6, levels=CAPS[:2])
     text = explain(problem, solve(problem))
-    assert "pausing does not pay here: parked boards draw 90 W" in text
+    assert "pausing does not pay here: paused GPUs draw 90 W" in text
     assert "more" not in text, "no simple policy that waits is the best one: no figure compares with it"
 
 

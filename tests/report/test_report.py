@@ -75,7 +75,7 @@ def test_every_form_prints_the_same_figures(told, home, job):
     said = {figure.label: figure.value for figure in figures.figures(told)}
     texts = [formats.html(told), formats.markdown(told)]
     texts.append(carbontui(home, "report", job.id).output)
-    for value in (said["energy at the wall"], said["emitted"], said["avoided"], said["run-now"]):
+    for value in (said["energy at the wall"], said["emitted"], said["avoided"], said["run now"]):
         assert all(value in text for text in texts)
     for grams in (told.gco2_g, told.avoided_g):
         assert form.grams(grams) in run_text.story_of(told)[2]
@@ -114,9 +114,9 @@ def test_tables_of_states_devices_and_time_add_up_to_the_totals(told):
 
 def test_caps_shifting_and_unloading_each_have_their_line(told):
     labels = [figure.label for figure in figures.parts(told)]
-    assert labels == ["caps", "shifting", "waiting", "unloading", "the rest", "avoided"]
+    assert labels == ["caps", "shifting", "waiting", "unloading", "other causes", "avoided"]
     forms = (formats.html(told), formats.markdown(told), figures.gave(told.split))
-    for text in (*forms, " ".join(run_text.story_of(told)), dict(run_text.ending(told))["levers"]):
+    for text in (*forms, " ".join(run_text.story_of(told)), dict(run_text.ending(told))["saved by"]):
         assert all(name in text for name in labels[:-2]), "one word for each"
     stayed = (runs.PARKED_W - runs.IDLE_W) * runs.PUE / 1000
     assert told.split.unloaded_g == pytest.approx(stayed * 300, rel=0.5) and told.split.capped_g > 0
@@ -419,17 +419,17 @@ def test_a_run_that_nothing_held_back_has_no_saving_and_no_percentage_in_any_for
     told = story.build(job)
     assert told.avoided_g == 0.0 and told.run_now_g is None and told.split is None
     said = " ".join(run_text.story_of(told))
-    assert "Nothing held it back, so nothing was avoided" in said and "%" not in run_text.story_of(told)[2]
+    assert "It ran at full speed throughout: no saving" in said and "%" not in run_text.story_of(told)[2]
     row = next(one for one in figures.figures(told) if one.label == "avoided")
-    assert row.value == "nothing held it back" and "run-now" not in [one.label for one in figures.figures(told)]
+    assert row.value == account.NOTHING_HELD and "run now" not in [one.label for one in figures.figures(told)]
     numbers = formats.numbers(told)
     assert (numbers["avoided_g"], numbers["account"]["so_far"]["run_now_g"]) == (0.0, None)
     assert {row["run_now_gco2_g"] for row in csv.DictReader(io.StringIO(formats.table(told)))} == {""}
-    assert "nothing held it back" in carbontui(tmp_path, "status", job.id).output
-    assert "nothing held it back" in account.ending(job.status())
+    assert account.NOTHING_HELD in carbontui(tmp_path, "status", job.id).output
+    assert account.NOTHING_HELD in account.ending(job.status())
     assert [total.unknown for total in totals.grouped([(job.status(), "2026-06-21")], "month")] == [0]
     capped = story.build(runs.make(tmp_path, phases=runs.DAY[:3], job="bbbbbb"))
-    assert "With nothing held back it would have emitted" in run_text.story_of(capped)[2]
+    assert "Run now, at full speed throughout, it would have emitted" in run_text.story_of(capped)[2]
 
 
 def test_states_gaps_and_what_is_excluded_make_up_the_whole_time(tmp_path):

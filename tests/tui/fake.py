@@ -256,7 +256,7 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         "paused": ("plan", "as planned: the evening peak is on"),
         "override": ("override", "a user paused it"),
         "feed_lost": ("feed_lost", "the grid source fell silent 42 min ago; the plan is kept"),
-        "unguarded": ("unguarded", "as planned; the keeper is gone: no restart"),
+        "unguarded": ("unguarded", "as planned; the monitor process is gone: no restart"),
         "unloaded": ("plan", "as planned: off the GPU until the peak is over"),
         "demo": ("plan", "as planned: the evening peak is over"),
         "no_work": ("no_work", "the amount of work is unknown: nothing is paused; say --steps or --work"),
@@ -266,7 +266,7 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
     code, text = reasons[{"capped": "throttled", "priced": "running"}.get(name, name)]
     notices = {
         "feed_lost": ("carbonintensity feed silent for 42 min; using the forecast of 20:40",),
-        "unguarded": ("unguarded: the keeper is gone, nothing restarts the supervisor or the command",),
+        "unguarded": ("unguarded: the monitor process is gone, nothing restarts the supervisor or the command",),
         "override": ("no new plan: the worker took longer than 20 s", "one of its boards is used by others as well"),
     }.get(name, ())
     over = name in ("done", "failed")
@@ -281,7 +281,7 @@ def scene(name: str = "running", gpus: int = 1, now: float | None = None) -> p.S
         **{f"gpus.{i}.power_w": p.Provenance(how, "NVML power average", 0.4) for i in range(gpus)},
         "energy_gpu_kwh": p.Provenance("replay" if name == "demo" else "measured", "96% counter, 4% power"),
         "energy_wall_kwh": p.Provenance(
-            "replay" if name == "demo" else "estimated", "boards, CPU, host constant and PUE"
+            "replay" if name == "demo" else "estimated", "GPUs, CPU, host constant and PUE"
         ),
         "gco2_g": p.Provenance(shown, "recorded German grid"),
         "avoided_g": p.Provenance(

@@ -42,12 +42,12 @@ async def test_the_first_screen_says_what_a_person_wants_to_know(stage: Any) -> 
         "270 g/kWh",
         "average, direct",
         "246 /  250 W",
-        "parked 76 W",
+        "paused 76 W",
         "1.80×",
         "deadline Fri 01:15",
         "4.65 kWh ~",
         "plan −556 g, −21 %",
-        "234 g ahead of run-now",
+        "234 g below run now",
         "1.44 EUR",
         "7,182   50 % of 14,400",
         "checkpoint saved",
@@ -297,7 +297,7 @@ async def test_when_the_job_is_over_its_account_stays(stage: Any) -> None:
             "done, exit 0",
             "4.65 kWh ~",
             "865 g CO₂",
-            "234 g or 21 % less than run-now ~",
+            "234 g or 21 % less than running now ~",
             "1.44 EUR",
             "before the deadline",
         ):
@@ -438,7 +438,7 @@ async def test_a_frontier_that_comes_later_is_drawn(stage: Any) -> None:
 
 
 async def test_the_end_stands_before_what_was_emitted_on_the_way(stage: Any) -> None:
-    """On the way a plan that pauses is behind run-now: shown first, it would read as a plan that fails."""
+    """On the way a plan that pauses is more than running now: shown first, it would read as a plan that fails."""
     async with stage() as s:
         end = protocol.AtEnd(
             finish=units.iso(NOW + 9000), energy_wall_kwh=9.0, gco2_g=4250.0, gco2_lo_g=3900.0, gco2_hi_g=4600.0,
@@ -450,14 +450,14 @@ async def test_the_end_stands_before_what_was_emitted_on_the_way(stage: Any) -> 
         rows = [next(i for i, line in enumerate(side) if word in line) for word in ("at end", "run now", "so far")]
         assert rows == sorted(rows)
         assert "4.25 kg F 3.90 kg to 4.60 kg" in side[rows[0]] and "plan −316 g, −7 %" in side[rows[1]]
-        assert "467 g behind run-now" in side[rows[2]]
+        assert "467 g above run now" in side[rows[2]]
         assert "pauses cost first, then pay off" in side[rows[2] + 1]
         used = protocol.Amounts(
             elapsed_s=60.0, steps=5, energy_gpu_kwh=1.0, energy_wall_kwh=1.0, gco2_g=1310.0, avoided_g=0.0
         )
         told = {"gco2_g": 1310.0, "avoided_g": 0.0, "account": protocol.Account(so_far=used)}
         s.fake.push(status=s.fake.status(at_end=None, **told))
-        await s.until(lambda: "nothing held it back" in s.text())
+        await s.until(lambda: "full speed throughout" in s.text())
 
 
 async def test_the_smallest_screen_shows_state_watts_progress_and_grams(stage: Any) -> None:

@@ -285,7 +285,7 @@ def test_the_watch_reads_this_machine_and_leaves_nothing_behind(
     told = {what: text for what, text, _ in seen.facts}
     assert "gCO2/kWh" in told["grid"] and "typical days of DE" in told["grid"]
     assert "DE" in seen.headline
-    assert seen.jobs == () and set(told) & {"boards", "gpu 0"}
+    assert seen.jobs == () and set(told) & {"GPUs", "gpu 0"}
 
 
 async def test_of_more_jobs_than_have_a_place_it_is_said_where_the_cursor_is(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from msgspec import structs
 from carbontui import protocol, units
 from carbontui.job.files import runlog
 from carbontui.text import account as account_words
-from carbontui.text import figures
+from carbontui.text import figures, first_run
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.model.feed import Target, WholeRun
 from carbontui.tui.model.view_state import fold, offline
@@ -202,8 +202,23 @@ async def test_a_failed_job_shows_its_exception_before_anything_else(tmp_path: P
         assert "FAILED" in text_of(app).splitlines()[0]
 
 
+@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+async def test_what_would_have_saved_more_stands_on_the_screen_as_headless(size: tuple[int, int]) -> None:
+    status = scene("done").status
+    assert status.budget is not None and not first_run.more(status), "it has saved something"
+    budget = structs.replace(status.budget, work_known=False, factor=None)
+    status = structs.replace(status, avoided_g=0.0, account=None, budget=budget)
+    told = f"with --steps {status.step} it can be planned"
+    assert told in account_words.ending(status)
+    async with CarbonApp(lambda: Dashboard(Target("k7q2mz", "charlm", Path("gone.sock"), status))).run_test(
+        size=size
+    ) as pilot:
+        while told not in text_of(pilot.app):
+            await pilot.pause(0.02)
+
+
 async def test_the_ending_says_what_was_first_said(tmp_path: Path) -> None:
-    ending = (("levers", "shifting +524 g"), ("first said", "1.10 kg at 16:01; was 1.05 kg"))
+    ending = (("saved by", "shifting +524 g"), ("first said", "1.10 kg at 16:01; was 1.05 kg"))
     target = Target("k7q2mz", "charlm", tmp_path / "gone.sock", scene("done").status)
     target = replace(target, ending=lambda: ending)
     app = CarbonApp(lambda: Dashboard(target))

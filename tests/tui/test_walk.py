@@ -29,7 +29,7 @@ SAME: dict[str, list[tuple[str, str]]] = {
     "watts of the job": [("dashboard", r"power +(\d+) ?W"), ("table", r"charlm .* (\d+) W")],
     "watts of the board": [("dashboard", r"0 H100 80GB +(\d+) /"), ("boards", r"0 H100 +(\d+) /")],
     "limit": [("dashboard", r"0 H100 80GB +\d+ / +(\d+) W"), ("boards", r"0 H100 +\d+ / +(\d+) ")],
-    "parked": [("dashboard", r"parked (\d+ W)"), ("boards", r"parked (\d+ W)")],
+    "parked": [("dashboard", r"paused (\d+ W)"), ("boards", r"paused (\d+ W)")],
     "CO2 at the end": [
         ("dashboard", r"at end +([\d.]+ kg) F"),
         ("table", r"charlm .* ([\d.]+ kg) F +−"),

@@ -198,15 +198,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 boundary_option = click.option(
     "--boundary",
     type=click.Choice(boundary.KINDS),
-    help="Who pays for an idle machine: held until released, always-on anyway, or given-back.",
+    help="Whether idle counts: held (reserved: yes), always-on (on anyway: no), given-back (released).",
 )
 
 _OPTIONS = (
     click.option("--intensity", help="Your own carbon intensity at all hours, gCO2/kWh."),
     click.option("--price-per-kwh", help="A flat electricity price, where no source gives one."),
-    click.option("--gpu", metavar="NAME", help="Name of the board, if its power cannot be read: its TDP is used."),
-    click.option("--boards", type=Count(1, 1024), help="Number of boards, if no driver reports any (default 1)."),
-    click.option("--board-w", help="TDP of one board, like 250W, if its power cannot be read."),
+    click.option("--gpu", metavar="NAME", help="Name of the GPU, if its power cannot be read: its TDP is used."),
+    click.option("--boards", type=Count(1, 1024), help="Number of GPUs, if no driver reports any (default 1)."),
+    click.option("--board-w", help="TDP of one GPU, like 250W, if its power cannot be read."),
     click.option("--utilisation", type=Finite(0), help="Share of the TDP that it draws under load, like 0.8."),
     click.option("--pue", type=Finite(1), help="Power usage effectiveness (default: 1 for a workstation, else 1.2)."),
     click.option("--host-w", help="Watts besides GPU, CPU and memory (default: measured, or a typical)."),
@@ -239,9 +239,9 @@ def assumptions(command: F) -> F:
     """Add the options for what counts of an assumed machine."""
     watts, grams = WithUnit(units.parse_idle_power), WithUnit(units.parse_grams)
     for option in (
-        click.option("--idle-w", type=watts, help="Watts of the board without a process (default: a tenth)."),
+        click.option("--idle-w", type=watts, help="Watts of the GPU without a process (default: a tenth)."),
         click.option("--embodied", type=grams, default="0", help="Weigh making the hardware: 12g per GPU hour."),
-        click.option("--host-w", type=watts, help="Watts of the machine besides the board (default 0)."),
+        click.option("--host-w", type=watts, help="Watts of the machine besides the GPU (default 0)."),
         boundary_option,
     ):
         command = option(command)

@@ -1,4 +1,4 @@
-"""What a job could do on this machine before it has measured anything: levels that the boards here take, in what its
+"""What a job could do on this machine before it has measured anything: levels that the GPUs here take, in what its
 account would count, and what each budget gives. One answer for `run`, `solve`, `estimate`, `compare` and `doctor`."""
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from carbontui.text.first_run import Offer
 
 FACTORS = (1.0, 1.5, 2.0, 3.0)
 BOARD_W, CPU_W, CPU_PARKED = 300.0, 65.0, 0.4
-"""Watts of a board that names no limit, of a busy CPU where no board is, and its share of them while paused."""
+"""Watts of a GPU that names no limit, of a busy CPU where no GPU is, and its share of them while paused."""
 
 
 def boards() -> tuple[Reading, ...]:
-    """The boards of this machine as an agent reads them; none where none can be read."""
+    """The GPUs of this machine as an agent reads them; none where none can be read."""
     with contextlib.suppress(OSError):
         return asyncio.run(read_once(Path("/"))).devices
     return ()
@@ -36,8 +36,8 @@ def take_caps(boards: Sequence[Reading]) -> bool:
 
 
 def of_boards(boards: Sequence[Reading], board_w: float | None, *, may_cap: bool) -> tuple[AssumedJob, str]:
-    """The job that these boards make possible, and its basis in words: watts of their limits (else `board_w`), caps
-    where all of them take one. Without a board a CPU's watts, which no cap lowers."""
+    """The job that these GPUs make possible, and its basis in words: watts of their limits (else `board_w`), caps
+    where all of them take one. Without a GPU a CPU's watts, which no cap lowers."""
     watts = sum(one.limit_found_w or one.limit_w or BOARD_W for one in boards) or board_w
     takes = may_cap and take_caps(boards)
     job = assumed(watts or CPU_W, caps=takes, running=False, parked=PARKED if watts else CPU_PARKED)
@@ -54,7 +54,7 @@ def of_this_machine(
     boundary: Kind | None = None,
     **counts: float | None,
 ) -> tuple[AssumedJob, str]:
-    """The job of the boards that are here, and its basis. What counts is as a job's own account would have it, unless
+    """The job of the GPUs that are here, and its basis. What counts is as a job's own account would have it, unless
     `boundary` or `counts` (as of `bounded`) say otherwise. Raises ValueError naming a setting."""
     own = launch.terms(settings, os.environ, resubmit=resubmit)
     job, basis = of_boards(boards(), settings.board_w, may_cap=may_cap and settings.cap)

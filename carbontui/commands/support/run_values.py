@@ -72,7 +72,7 @@ def common(
 
 def here(loaded: config.Loaded, grid_file: str | None, *, resubmit: bool = False) -> dict[str, Any]:
     """The fields of a job's options that are this machine's: the zone it is planned with and counted by, or why it is
-    not known; its boards; what its account counts. A recorded grid needs no zone, and accepts any name for one. Raises
+    not known; its GPUs; what its account counts. A recorded grid needs no zone, and accepts any name for one. Raises
     Failure."""
     settings, key, why = loaded.settings, loaded.settings.zone or None, ""
     if grid_file is None:
@@ -98,7 +98,7 @@ def here(loaded: config.Loaded, grid_file: str | None, *, resubmit: bool = False
 
 
 def declared_boards(settings: config.Settings) -> DeclaredBoards | None:
-    """The user's declaration of boards whose power cannot be read: a TDP, or the name of a known board. Raises
+    """The user's declaration of GPUs whose power cannot be read: a TDP, or the name of a known GPU. Raises
     Failure."""
     name, watts = settings.gpu, settings.board_w
     if name is not None and watts is None:
@@ -109,7 +109,7 @@ def declared_boards(settings: config.Settings) -> DeclaredBoards | None:
         name, watts = spec.short, spec.tdp_w
     if watts is None:
         if settings.utilisation is not None:
-            raise Failure("--utilisation is a share of a TDP: add --board-w 250, or the board's name with --gpu", 2)
+            raise Failure("--utilisation is a share of a TDP: add --board-w 250, or the GPU's name with --gpu", 2)
         return None
     return DeclaredBoards(
         tdp_w=watts, utilisation=settings.utilisation, name=name or "GPU as given", count=settings.boards

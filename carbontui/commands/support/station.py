@@ -1,6 +1,6 @@
-"""What the screen shows beside the job it was opened for: all jobs, boards and grid of this machine, jobs of others.
+"""What the screen shows beside the job it was opened for: all jobs, GPUs and grid of this machine, jobs of others.
 
-An agent reads the boards in its own process, as it does for a job; it only monitors, and ends with the screen.
+An agent reads the GPUs in its own process, as it does for a job; it only monitors, and ends with the screen.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class RemoteJobs:
 
 
 class StationWatch:
-    """Jobs, boards and grid, kept up to date from the first `listing()` on while the context is open."""
+    """Jobs, GPUs and grid, kept up to date from the first `listing()` on while the context is open."""
 
     def __init__(self, target_of: Callable[[store.Job], Target], others: RemoteJobs | None = None) -> None:
         """`target_of`: how a job is opened. `others`: jobs of other machines, which the table shows as well."""
@@ -138,9 +138,9 @@ class StationWatch:
 
     def _boards(self) -> tuple[Fact, ...]:
         if self._fault:
-            return (("boards", self._fault, False),)
+            return (("GPUs", self._fault, False),)
         if self._readings is None or not self._readings.mono_s:
-            return (("boards", "reading ...", True),)
+            return (("GPUs", "reading ...", True),)
         lost = [reading for reading in self._readings.devices if reading.lost]
         found = [(f"gpu {reading.index}", f"{reading.name}: lost", False) for reading in lost]
         host = self._readings.host
@@ -148,7 +148,7 @@ class StationWatch:
             watts = host.cpu_w + (host.dram_w or 0.0)
             found.append(("host", f"{figures.watts(watts)} CPU and memory, {host.how} ({host.source})", True))
         if not self._readings.devices:
-            found.insert(0, ("boards", "no GPU answers", True))
+            found.insert(0, ("GPUs", "no GPU answers", True))
         return tuple(found)
 
     def _run(self) -> None:

@@ -53,7 +53,7 @@ def ask(job: store.Job, message: Any, kind: type[T]) -> T:
 
 def order(job: store.Job, verb: protocol.Verb, args: dict[str, Any] | None = None) -> protocol.Result:
     """Send a command; the supervisor's answer. Raises Failure with its reason and exit code where it is refused, and
-    (3) where none answers; while the keeper lives, which brings one, the order is then stored for it."""
+    (3) where none answers; while the monitor process lives, which brings one, the order is then stored for it."""
     try:
         return accepted(ask(job, protocol.Cmd(1, verb, args or {}), protocol.Result))
     except Unanswered as error:
@@ -183,7 +183,7 @@ def lease_warnings() -> list[str]:
 
 
 def low_limits(statuses: Sequence[protocol.Status]) -> list[str]:
-    """Limits of these jobs' boards below the driver's default that no lease accounts for, as was last seen."""
+    """Limits of these jobs' GPUs below the driver's default that no lease accounts for, as was last seen."""
     from carbontui.power.limit import leases
 
     boards = {gpu.uuid for status in statuses if status.state in protocol.LIVE_STATES for gpu in status.gpus}

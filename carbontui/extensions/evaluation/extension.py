@@ -8,7 +8,7 @@ EXTENSION = Extension(
     commands=(
         ExtensionCommand("backtest", "What plans would have saved on recorded grid data.", f"{HERE}.commands:backtest"),
         ExtensionCommand(
-            "evaluate", "Plans against simple rules on recorded grids; repeatable.", f"{HERE}.commands:evaluate"
+            "evaluate", "Benchmark the planner against simple rules on recorded grids.", f"{HERE}.commands:evaluate"
         ),
     ),
 )

@@ -24,13 +24,13 @@ from carbontui.text import figures
 
 FILE_MOST_B = 65536
 LEAST_W = 10.0
-"""What one board draws idle, at the least (gpus.csv)."""
+"""What one GPU draws idle, at the least (gpus.csv)."""
 CLAIMS_S = 4.0
 """How long the live jobs have to say what they can leave; they look at the ledger once a second."""
 
 
 @click.command()
-@click.option("--cap", "cap", help="Watts that the boards of all jobs together may draw, like 1200W.")
+@click.option("--cap", "cap", help="Watts that the GPUs of all jobs together may draw, like 1200W.")
 @click.option("--until", "until", help='When it ends, like 18:00 or "fri 09:00" (default: until cleared).')
 @click.option("--ramp", "ramp", help="How fast they may rise together, in watts per second, like 100W.")
 @click.option("--clear", "clear", is_flag=True, help="Lift the budget.")
@@ -50,7 +50,7 @@ def site(
 ) -> None:
     """Show, set or lift the power budget of this machine's jobs: carbontui site --cap 1200W --until 18:00
 
-    All supervisors keep it together: by power limits, else by pauses. It counts the boards that your jobs use; across
+    All supervisors keep it together: by power limits, else by pauses. It counts the GPUs that your jobs use; across
     users only an administrator's /etc/carbontui/site.toml applies. A grid event takes watts for a while and gives them
     back, and keeps every deadline: what cannot be had is said at once.
     """
@@ -79,7 +79,7 @@ def site(
             rise = power(ramp, "--ramp") if ramp else RAMP_W_PER_S
             cap_w = power(cap, "--cap")
             if cap_w < LEAST_W:
-                raise Failure(f"--cap: no job can run on {cap_w:g} W; give the watts of all boards, like 1200W", 2)
+                raise Failure(f"--cap: no job can run on {cap_w:g} W; give the watts of all GPUs, like 1200W", 2)
             ledger.set_budget(SiteBudget(cap_w=cap_w, ramp_w_per_s=rise, until_s=until_s, by=link.whoami()))
         _show(ledger, now, as_json=as_json)
 

@@ -248,7 +248,7 @@ def event(
         watts = max(0.0, expected_w - asked.target_w)
     span = f"{figures.named_clock(asked.start_s, now_s)} to {figures.named_clock(asked.end_s, now_s)}"
     state = {"pending": "to come", "active": "in force"}.get(asked.state(now_s), "ending")
-    what = [] if asked.target_w is None else [f"{figures.watts(asked.target_w)} at most by all boards"]
+    what = [] if asked.target_w is None else [f"{figures.watts(asked.target_w)} at most by all GPUs"]
     if not what or can_shed_w is not None:
         what.append(f"{figures.watts(watts)} fewer")
     lines = [f"grid event {asked.id}, {state}: {', '.join(what)}, {span}"]
@@ -256,7 +256,7 @@ def event(
         lines.append("  no job here has said yet what it can leave")
     elif watts is not None and can_shed_w < watts - 1.0:
         who = f": {', '.join(map(units.printable, tight))} would miss a deadline" if tight else ""
-        who = who or ": boards at rest or at their lowest limit draw the rest"
+        who = who or ": GPUs at rest or at their lowest limit draw the rest"
         lines.append(f"  only {figures.watts(can_shed_w)} of it can be shed{who}")
     else:
         lines.append(f"  all of it can be shed, of {figures.watts(can_shed_w)} at most")
@@ -274,7 +274,7 @@ def receipt_lines(facts: Mapping[str, Any]) -> list[str]:
         mean = figures.watts(facts["delivered_wh"] * 3600.0 / known_s)
         lines.append(f"  delivered  {mean} on average, {figures.kwh(facts['delivered_wh'] / 1000.0)} in all")
     if facts["unmetered_s"]:
-        lines.append(f"  not known  {figures.duration(facts['unmetered_s'])}, nobody metered all boards")
+        lines.append(f"  not known  {figures.duration(facts['unmetered_s'])}, nobody metered all GPUs")
     if facts["unread"]:
         lines.append(f"  not known  the journals of {', '.join(facts['unread'])} cannot be read")
         return lines

@@ -334,7 +334,7 @@ def run_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> bo
     while not (life.answers(path) or (directory / "exit.json").exists()):
         if keeper.poll() is not None and not (life.is_locked(directory / life.LOCK) or life.owned(directory)):
             tail = (directory / "carbontui.log").read_text(errors="replace").strip().splitlines()[-1:]
-            raise LaunchError(f"the keeper ended at once: {' '.join(tail)}")
+            raise LaunchError(f"the monitor process ended at once: {' '.join(tail)}")
         if time.monotonic() >= due and _kept(directory):
             return False
         time.sleep(0.02)

@@ -163,7 +163,7 @@ class Transfer:
         self.status = self._ask(protocol.StatusAsk(1), protocol.StatusAnswer).status
         facts = stopping.facts(job)
         if facts is None:
-            return "its keeper does not answer"
+            return "its monitor process does not answer"
         if facts.trying or facts.reached:
             return "it runs as a try, before its start" if facts.trying else "it is being moved already"
         if facts.state == "running":
@@ -221,9 +221,9 @@ class Transfer:
             )
         )
         self._beats.start()
-        facts = self._until(lambda now: bool(now.reached), REACH_S, "its keeper cannot reach it")
+        facts = self._until(lambda now: bool(now.reached), REACH_S, "its monitor process cannot reach it")
         if facts.reached != "yes":
-            self.refuse(f"its keeper cannot reach it by itself ({facts.reached}): it needs a key without a passphrase")
+            self.refuse(f"its monitor cannot reach it by itself ({facts.reached}): it needs a key without a passphrase")
         self.copy_files()
 
     def unload(self) -> None:
@@ -271,7 +271,7 @@ class Transfer:
         self._beats.join()  # what comes after the hand-over is no part of this move
         stopping.facts(self.job, order)
         if not places.read(self.job.dir).moved_to:
-            self.refuse("its keeper could not hand it over")
+            self.refuse("its monitor process could not hand it over")
 
     def until_trains(self) -> protocol.Status:
         """Its status there, once it trains, waits as planned, or is over. Raises NotMoved if it comes back, or nothing

@@ -348,7 +348,7 @@ def _no_keeper(here: store.Job) -> None:
     due = time.monotonic() + LEAVES_S
     while here.kept:
         if time.monotonic() > due:
-            raise NotTaken("the keeper of its earlier stay there does not leave")
+            raise NotTaken("the monitor process of its earlier stay there does not leave")
         time.sleep(0.05)
 
 
@@ -368,7 +368,7 @@ def _end(here: store.Job, why: str) -> None:
     if here.exit is not None or stopping.tell_keeper(here, Left(why)):
         return
     if here.kept:
-        raise NotTaken("the keeper there does not answer")
+        raise NotTaken("the monitor process there does not answer")
     known = places.read(here.dir)
     places.write(here.dir, known._replace(holder=False, leased=False))
     if here.orphaned:

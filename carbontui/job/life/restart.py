@@ -108,7 +108,7 @@ def restart(job: store.Job, *, machine_gone: bool = False) -> bool:
     if job.exit is not None:
         raise launch.LaunchError(f"job {job.id} is over ({job.status().state}); start a new one with carbontui run")
     if job.kept:
-        raise launch.LaunchError(f"job {job.id} is live: its keeper starts it by itself")
+        raise launch.LaunchError(f"job {job.id} is running; nothing to restart")
     if job.orphaned:
         return take_up(job)
     if job.unseen is not None and not job.dead and not job.foreign:

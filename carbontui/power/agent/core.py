@@ -228,7 +228,9 @@ class Agent:
     def _report(self) -> None:
         mono, wall = self.clock(), self.wall()
         own = None if self.job in NO_JOBS else self._wish.own_pids if self._wish else ()
-        host_samples, host = self.host.sample(mono, wall, own)
+        # a simulated board stands in no machine: this one's CPU, as busy as it is, is no part of it
+        nothing = (), messages.HostReading()
+        host_samples, host = nothing if self.backend.name == "simulated" else self.host.sample(mono, wall, own)
         if self._supply is not None:
             limits_w = sum((info.limit_max_mw or 1000 * base.MAX_LIMIT_W) / 1000 for info in self._infos)
             parts = Parts(limits_w, len(self._infos), os.cpu_count() or 1)

@@ -131,7 +131,7 @@ class Jobs(Answers):
         Binding("b", "send('boost')", "boost", id="jobs_boost", tooltip="Run the chosen jobs at full speed (asks)"),
         Binding("r", "send('resume')", "resume", id="jobs_resume", tooltip="Resume their plans (asks first)"),
         Binding("S", "stop", "stop", id="jobs_stop", tooltip="Stop the chosen jobs (asks first)"),
-        Binding("d", "machine", "machine", id="machine", tooltip="Every board of the machine, its host and its grid"),
+        Binding("d", "machine", "machine", id="machine", tooltip="Every GPU of the machine, its host and its grid"),
         keys.FILTER,
         Binding("s", "sort", "sort", id="sort", tooltip=f"Sort by the next of: {', '.join(JobList.ORDERS)}"),
         Binding("escape", "back", "back", id="list_back", show=False, tooltip="Clear marks and filter; to the job"),

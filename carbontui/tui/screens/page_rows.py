@@ -22,7 +22,7 @@ SHAPES = (
     (palette.BROKEN, "dim", "the axis does not begin at zero"),
     (palette.DOTTED, "dim", "the deadline"),
     (palette.DASH * 2, "capped", "watts: the cap"),
-    (palette.DASH * 2, "paused", "watts: what a pause draws with the model in memory (parked)"),
+    (palette.DASH * 2, "paused", "watts: what a pause draws with the model in memory"),
     (palette.POINT, "strong", "frontier: the budget in force; leftmost is at full speed"),
     (palette.KNOB, "preview", "the budget previewed; enter commits it, esc returns"),
 )
@@ -49,7 +49,7 @@ NUMBERS = {
     "at_end": "at the end",
     "avoided_g": "avoided",
     "cost": "cost",
-    "energy_gpu_kwh": "energy of the boards",
+    "energy_gpu_kwh": "energy of the GPUs",
     "energy_wall_kwh": "energy",
     "estimate": "the whole run",
     "finish_expected": "finish",

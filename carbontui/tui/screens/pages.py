@@ -98,7 +98,7 @@ class OpensPages(JobPage):
                 return [*told, *curve_rows(page.reply, view_state), *ability_rows(page.reply)]
             return [*told, [(f" {page.fault or 'asking the supervisor …'}", "fault" if page.fault else "dim")]]
 
-        self._read("boards, and what can be measured and done here", rows, protocol.AbilitiesAsk(0), wide=True)
+        self._read("GPUs, and what can be measured and done here", rows, protocol.AbilitiesAsk(0), wide=True)
 
     def action_grid(self) -> None:
         from carbontui.tui.screens.grid_rows import grid_rows

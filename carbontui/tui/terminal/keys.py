@@ -126,7 +126,7 @@ BINDINGS: list[BindingType] = [
     Binding("t", "table", "all jobs", id="table", tooltip="The table of all jobs of this machine"),
     Binding("w", "plan", "why", id="plan", tooltip="The plan: why each hour is as it is; hours that must not run"),
     Binding("i", "sources", "sources", id="sources", show=False, tooltip="Where each number comes from, all notices"),
-    Binding("d", "abilities", "doctor", id="abilities", show=False, tooltip="Boards, what can be measured and done"),
+    Binding("d", "abilities", "doctor", id="abilities", show=False, tooltip="GPUs, what can be measured and done"),
     Binding("G", "grid", "grid", id="grid", show=False, tooltip="The grid: sources, history, price, forecast accuracy"),
     Binding("M", "move", "move", id="move", show=False, tooltip="Move it to the machine named below (asks first)"),
     Binding("S", "stop", "stop", id="stop", tooltip="Stop the training (asks first)"),

@@ -33,9 +33,9 @@ class WattRows(ViewCells):
         if not self.with_heading:
             return self._boards(status, width, height)
         tick = palette.TICK
-        key: CellRow = [(tick, "paused"), (" parked  ", "dim"), (tick, "capped"), (" cap", "dim")]
+        key: CellRow = [(tick, "paused"), (" paused  ", "dim"), (tick, "capped"), (" cap", "dim")]
         shared = any(gpu.own_w is not None for gpu in status.gpus)
-        title = f"boards: this job's part of each, {OTHERS}" if shared else "boards"
+        title = f"GPUs: this job's part of each, {OTHERS}" if shared else "GPUs"
         head = self.heading(width, title, key if status.gpus else "")
         return [head, *self._boards(status, width, height - 1)]
 
@@ -198,7 +198,7 @@ def rows(gpus: Sequence[protocol.Gpu], watts: protocol.Watts | None, width: int)
     span = "" if watts is None else figures.duration(back * watts.step_s)
     past = 0 if watts is None else max(0, min(30, width - 84))
     slow, hot = slowest(gpus), hottest(gpus)
-    head = f"{'boards':<16}{'W / limit':>11}  {f'last {span} 0-{top:.0f} W'[:past]:<{past}}{'°C':>4} {'MHz':>5}"
+    head = f"{'GPUs':<16}{'W / limit':>11}  {f'last {span} 0-{top:.0f} W'[:past]:<{past}}{'°C':>4} {'MHz':>5}"
     found: list[CellRow] = [[(f"{head} {'busy':>6} {'memory':>10}  why not faster", "dim")]]
     for place, gpu in enumerate(gpus):
         history = () if watts is None else watts.gpus_w.get(gpu.uuid, ())[-back:]
@@ -220,7 +220,7 @@ def rows(gpus: Sequence[protocol.Gpu], watts: protocol.Watts | None, width: int)
     parked = [gpu.parked_w for gpu in gpus if gpu.parked_w is not None]
     if parked:
         each = figures.between(lambda watts: f"{watts:.0f} W", min(parked), max(parked)) or f"{parked[0]:.0f} W"
-        found.append([(" parked ", "dim"), (f"{each} with the model in memory", "text")])
+        found.append([(" paused ", "dim"), (f"{each} with the model in memory", "text")])
     return found
 
 

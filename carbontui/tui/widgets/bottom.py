@@ -136,7 +136,7 @@ class PlanBrief(ViewCells):
 
 
 _LABEL = 12
-_LEAST_OF_ALL = ("emitted", "avoided", "finish", "at")
+_LEAST_OF_ALL = ("emitted", "avoided", "next time", "finish", "at")
 """Rows kept where space is scarce: how it ended is shown above, its last output below."""
 
 
@@ -167,8 +167,7 @@ class Summary(ViewCells):
 
     def draw_view(self, view_state: ViewState, width: int, height: int) -> list[CellRow]:
         rows: list[CellRow] = [self.heading(width, "the job is over", "carbontui report")]
-        saved = (view_state.status.avoided_g or 0.0) > 0
-        inks = {"avoided": "running"} if saved else {}
+        inks = {"avoided": "running"} if (view_state.status.avoided_g or 0.0) > 0 else {}
         for label, told in self._said(view_state):
             for index, line in enumerate(self._folded(told, width)):
                 shown = label if index == 0 else ""

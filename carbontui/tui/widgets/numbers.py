@@ -80,22 +80,22 @@ class Numbers(ViewCells):
         if avoided is None or end is None or status.run_now_g is None:
             rows.append(self._line("so far", grams, mark, "CO₂ emitted"))
         else:
-            side, even = ("ahead of" if avoided >= 0 else "behind"), abs(avoided) < form.LEAST_G
-            told, short = "as run-now", "as run-now"
+            side, even = ("below" if avoided >= 0 else "above"), abs(avoided) < form.LEAST_G
+            told, short = "as much as run now", "as much"
             if not even:
                 size = form.grams(abs(avoided))
-                told, short = f"{size} {side} run-now", f"{size} {'ahead' if avoided >= 0 else 'behind'}"
+                told, short = f"{size} {side} run now", f"{size} {side}"
             rows.append(self._line("so far", grams, mark, told, short=short))
             if not even and avoided < 0 and end.avoided_g is not None and end.avoided_g > 0:
                 rows.append([(f" {'':<{_LABEL}}", "dim"), ("pauses cost first, then pay off", "dim")])
         if end is None:
             said = account.share(avoided, status.run_now_g)
-            share = "" if said is None else f"{form.percent(said)} of run-now"
+            share = short = "" if said is None else f"{form.percent(said)} of running now"
             if avoided is not None and status.run_now_g is None:
-                share = account.NOTHING_HELD
+                share, short = account.NOTHING_HELD, "full speed throughout"
             style_name = "running" if (avoided or 0) > 0 else "text"
             shown = "" if status.run_now_g is None else m(status, "avoided_g")
-            rows.append(self._line("avoided", form.grams(avoided), shown, share, style_name))
+            rows.append(self._line("avoided", form.grams(avoided), shown, share, style_name, short))
         kind = "" if status.boundary is None else status.boundary.kind
         value, mark = form.kwh(status.energy_wall_kwh), m(status, "energy_wall_kwh")
         rows.append(self._line("energy", value, mark, COUNTS.get(kind, ""), short=called(kind)))

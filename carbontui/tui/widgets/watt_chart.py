@@ -89,7 +89,7 @@ class WattChart(TimeChart):
         elif known:
             facts.append(f"mean {figures.watts(sum(known) / len(known))} · peak {figures.watts(max(known))}")
         if parked:
-            facts.append(f"parked {figures.watts(parked)}")
+            facts.append(f"paused {figures.watts(parked)}")
         if event := status.grid_event:
             span = (figures.clock(units.from_iso(at), view_state.now_s) for at in (event.start, event.end))
             facts.append(f"{palette.TRACK} grid event {'–'.join(span)}")

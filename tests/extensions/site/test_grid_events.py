@@ -97,7 +97,7 @@ def test_the_command_line_takes_cancels_and_refuses_events_in_one_line(house):
     assert again.returncode == 3 and "event e1 is cancelled" in again.stderr
     assert site("--cancel", "e9").returncode == 3
     total = site("--event", "event.json", id="e2", shed_w=None, target_w=400.0)
-    assert "grid event e2, to come: 400 W at most by all boards, " in total.stdout and "fewer" not in total.stdout
+    assert "grid event e2, to come: 400 W at most by all GPUs, " in total.stdout and "fewer" not in total.stdout
     shown = json.loads(site("--json").stdout)["events"]
     assert {one["id"]: one["state"] for one in shown} == {"e1": "cancelled", "e2": "pending"}
     assert "e1" not in house.cli("site").stdout, "what will never begin is not told as one to come, nor as one ending"

@@ -104,7 +104,7 @@ def test_what_will_not_do_is_said_with_the_moment_it_is_used_up_and_asked_about(
     assert told.used_up_at == "2027-01-15T09:00:00.000Z" and told.act == "ask"
     (line,) = allowance_rules.notices(state, SEEN)
     assert "180 g CO2 is not enough: 360 g CO2 expected" in drawn(line) and "carbontui stop" in drawn(line)
-    assert "no cap: the boards take no limit" in drawn(line)
+    assert "no cap: the GPUs take no limit" in drawn(line)
 
 
 def test_a_question_nobody_answers_stands_and_the_training_goes_on():

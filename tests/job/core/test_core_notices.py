@@ -44,7 +44,7 @@ def test_notices_begin_with_what_is_not_measured():
     lines = told(known, seen, (protocol.written("no new plan: the worker died"),))
     order = [
         "SIMULATED GPU", "REPLAY", "this pause makes the budget unreachable", "unguarded",
-        "its watts are those of the whole board", "1 of its boards cannot be", "no new plan", "the driver is old",
+        "its watts are those of the whole GPU", "1 of its GPUs cannot be", "no new plan", "the driver is old",
         "no limit set",
     ]  # fmt: skip
     assert len(lines) == len(order)
@@ -108,7 +108,7 @@ def test_a_driver_is_not_called_silent_before_it_is_due():
         ({"lost": True, "mig": True}, "GPU 3 is lost (it fell off the bus)"),
         ({"power_w": None, "why": {"power_w": "no permission"}}, "GPU 3: no watts can be read (no permission)"),
         ({"power_w": None}, "GPU 3: no watts can be read (no reading)"),
-        ({"mig": True}, "GPU 3: its watts are those of the whole board"),
+        ({"mig": True}, "GPU 3: its watts are those of the whole GPU"),
         ({"foreign_pids": (4242, 5)}, "GPU 3: another process (pid 4242) uses it too"),
     ],
 )
@@ -137,7 +137,7 @@ def test_a_limit_that_holds_is_no_notice():
 def test_a_board_that_vanished_and_was_never_the_jobs_is_not_missed():
     seen = inputs(boards=(board(),), metered=frozenset({"GPU-a", "GPU-z"}))
     assert told(job_state(boards=Boards(named=("GPU-a",))), seen) == ()
-    assert "1 of its boards" in told(seen=seen)[0]
+    assert "1 of its GPUs" in told(seen=seen)[0]
 
 
 def test_how_much_faster_a_replay_is_is_said():

@@ -72,8 +72,8 @@ def test_no_power_is_told_where_it_would_be_wrong(state, seen):
 
 def test_energy_without_a_board_that_cannot_be_read_says_so():
     told = status(seen=read(board(), board("GPU-b", power_w=None)))
-    assert told.provenance["energy_gpu_kwh"].source.endswith("; a board that cannot be read is not in it")
-    assert told.provenance["energy_wall_kwh"].source.endswith("; a board that cannot be read is not in it")
+    assert told.provenance["energy_gpu_kwh"].source.endswith("; a GPU that cannot be read is not in it")
+    assert told.provenance["energy_wall_kwh"].source.endswith("; a GPU that cannot be read is not in it")
 
 
 def test_boards_of_a_silent_driver_are_known_by_name_alone():

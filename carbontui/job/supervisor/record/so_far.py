@@ -64,8 +64,11 @@ def _mark_move(accounting: Accounting, now: JobState, inputs: Inputs) -> None:
 
 def baseline(accounting: Accounting, now: JobState, inputs: Inputs) -> accounts.RunNow | None:
     """Run-now of what was done so far."""
-    measured_w = machine.full_wall_w(now, inputs)
-    return accounts.run_now(accounting.elapsed, pue=now.spec.pue, full_wall_w=measured_w, rate=now.progress.ref_rate)
+    measured_w, rate, spent = machine.full_wall_w(now, inputs), now.progress.ref_rate, accounting.elapsed
+    if now.clock.stood is not None and measured_w is not None and rate:
+        # this clock goes with the steps; by the states, a tenth of a second between two looks is minutes of a replay
+        return accounts.RunNow(spent.steps_kept / rate, measured_w, spent.lever_acted)
+    return accounts.run_now(spent, pue=now.spec.pue, full_wall_w=measured_w, rate=rate)
 
 
 def totals_so_far(accounting: Accounting, now: JobState, inputs: Inputs) -> Totals:

@@ -53,11 +53,11 @@ def families(status: protocol.Status, joules: Mapping[str, float], totals: Monot
             "1 for how a figure is known: measured, integrated, estimated, simulated, ...",
             tuple(({**ident, "figure": field, "how": how[field]}, 1.0) for field in known if field in how),
         ),
-        of_job("power_watts", "What the job draws now: its part of boards, CPU and memory.", status.power_w),
+        of_job("power_watts", "What the job draws now: its part of GPUs, CPU and memory.", status.power_w),
         Family(
             JOULES,
             "counter",
-            "Energy of the job so far: its part of the boards alone, and at the wall (CPU, host and PUE included).",
+            "Energy of the job so far: its part of the GPUs alone, and at the wall (CPU, host and PUE included).",
             tuple(
                 ({**job, "scope": scope}, totals.at_least(f"{JOULES} {scope}", kwh * units.J_PER_KWH))
                 for scope, kwh in energy_j.items()
@@ -76,7 +76,7 @@ def families(status: protocol.Status, joules: Mapping[str, float], totals: Monot
         ),
         of_job(
             "avoided_grams",
-            "CO2 avoided so far against the same work with nothing held back.",
+            "CO2 avoided so far against the same work at full speed from the start.",
             status.avoided_g,
         ),
         Family("carbontui_job_steps", "counter", "Optimizer steps done.", ((job, float(status.step)),)),
@@ -86,17 +86,17 @@ def families(status: protocol.Status, joules: Mapping[str, float], totals: Monot
             "Carbon intensity of the grid now, gCO2 per kWh.",
             (({**ident, "zone": zone}, intensity.value_g_per_kwh if intensity else None),),
         ),
-        of_boards("power_watts", "What the whole board draws now.", lambda gpu: gpu.power_w),
+        of_boards("power_watts", "What the whole GPU draws now.", lambda gpu: gpu.power_w),
         of_boards(
             "own_power_watts",
-            "What the board draws now for this job's processes.",
+            "What the GPU draws now for this job's processes.",
             lambda gpu: gpu.power_w if gpu.own_w is None else gpu.own_w,
         ),
-        of_boards("share_ratio", "This job's share of the board's watts; 1 if nobody else uses it.", _share),
+        of_boards("share_ratio", "This job's share of the GPU's watts; 1 if nobody else uses it.", _share),
         Family(
             BOARD_JOULES,
             "counter",
-            "What the board has drawn for this job so far.",
+            "What the GPU has drawn for this job so far.",
             tuple((labels, totals.at_least(gpu.uuid, joules.get(gpu.uuid))) for labels, gpu in boards),
         ),
         of_boards("limit_watts", "The power limit in force.", lambda gpu: gpu.limit_w),
