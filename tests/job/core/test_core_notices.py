@@ -67,10 +67,10 @@ FAST = Progress(step=900, ref_steps=600, ref_time_s=600.0, ref_wall_s=600.0, blo
     [
         (0.97, 400, {"ref_time_s": 300.0}, ""),
         (0.97, 400, {}, "slower: 1 steps/s in its last 10 min at full speed, 2 over all of it"),
-        (0.97, 400, {"quiet_wall_s": 180.0}, "3 min (one takes 1 s); its boards compute, as in an evaluation"),
-        (0.0, 70, {"quiet_wall_s": 180.0}, "3 min (one takes 1 s); none of its boards has computed for 70 s"),
+        (0.97, 400, {"quiet_wall_s": 180.0}, "3 min (one takes 1 s); its GPUs compute, as in an evaluation"),
+        (0.0, 70, {"quiet_wall_s": 180.0}, "3 min (one takes 1 s); none of its GPUs has computed for 70 s"),
         (None, 70, {"quiet_wall_s": 180.0}, "no step has ended for 3 min (one takes 1 s)"),
-        (0.0, 400, {"ref_steps": 0}, "none of its boards has computed for 7 min"),
+        (0.0, 400, {"ref_steps": 0}, "none of its GPUs has computed for 7 min"),
         (0.4, 400, {"core_wait": 0.3}, "computed 40 % of the last 5 min; for the rest they waited for the training"),
     ],
 )
