@@ -58,7 +58,6 @@ MORE = {
         "forbid": "Set hours in which the training must not run, or clear them.",
         "learn": "Learn of a running job: speed by watts, total, whether it unloads.",
         "restart": "Resume a job whose processes are gone.",
-        "move": "Have a running job go on on another machine, over ssh.",
     },
     "Grid and plans": {
         "grid": "The grid's carbon intensity now, and which source answers.",
@@ -76,7 +75,7 @@ MORE = {
 """What `--help --all` shows besides."""
 ALIASES = ("auto", "allow", "receipt", "explain", "history", "calibrate", "guess", "rehearse")
 """Older names: of resume, forbid --clear, and forms of report and of learn."""
-BETWEEN = ("begin", "receive")
+BETWEEN = ("begin",)
 """What our own processes say to each other."""
 TOGETHER = {
     "status": ("ls", "status", "plan", "log", "line", "rm"),
@@ -85,7 +84,6 @@ TOGETHER = {
     "grid": ("zones",),
     "calibrate": ("learn", "rehearse"),
     "hook": ("completion",),
-    "move": ("receive",),
     "restart": ("begin",),
 }
 """Modules of carbontui.commands with several; every other command has the module of its name. Each is a click command
@@ -123,7 +121,7 @@ def headings() -> dict[str, dict[str, str]]:
     ours = {
         command.name: command.help
         for extension, command in hooks.commands(hooks.own().values())
-        if hooks.is_on(extension)
+        if command.help and hooks.is_on(extension)
     }
     return DAY | MORE | ({"Extensions": ours} if ours else {})
 

@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ExtensionCommand(NamedTuple):
-    """A click command and its line in the help."""
+    """A click command and its line in the help; '' for one that only our own processes call."""
 
     name: str
     help: str
@@ -39,6 +39,8 @@ class Extension(NamedTuple):
     prices: str = ""
     """In the worker, what the slots of a shared budget cost a plan: (Problem, SharedWatts, deadline_s or None) ->
     an object with `shadow_per_h` (by slot and level) and `price` (g/kWh by slot)."""
+    elsewhere: str = ""
+    """What the screen of a live job offers of the user's machines: (store.Job, [host]) -> fields of its Target."""
     explain: str = ""
     """What `explain` says below our own account: (RunStory, **options); ours alone."""
     explain_options: str = ""

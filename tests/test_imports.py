@@ -54,6 +54,7 @@ ROOMS = {
     "extensions": {
         *("commands", "tui", "assumed", "job", "slurm", "grid", "power", "plan", "account", "reports"),
         *("text", "link", "protocol", "hooks", "headroom"),
+        "client",  # moves: what a checkpoint is known by, and which version this is
     },
     "examples": set(),
 }
@@ -113,7 +114,7 @@ INSIDE_JOB = {
     RECORD: {CORE, TERMS, FILES},
     CORE: {TERMS, *(f"{JOB}.{name}" for name in MESSAGES)},
     f"{JOB}.worker": set(),
-    f"{JOB}.keeper": {f"{FILES}.places", f"{TERMS}.records", f"{TERMS}.border"},
+    f"{JOB}.keeper": {f"{FILES}.places", f"{TERMS}.records"},
     LIFE: {TERMS, FILES, f"{JOB}.keeper"},
     FILES: {TERMS},
     TERMS: set(),
@@ -342,7 +343,7 @@ def test_the_state_of_a_job_is_replaced_by_an_event_and_by_a_restore_alone():
 @pytest.mark.parametrize("module", sorted(m for m in FILE_OF if within(m, [f"{JOB}.keeper"])))
 def test_the_keeper_imports_the_standard_library_alone(module):
     system = (f"carbontui.system.{name}" for name in ("isolation", "life", "local_socket", "proc"))
-    ours = (f"{JOB}.keeper", f"{FILES}.places", f"{TERMS}.records", f"{TERMS}.border", "carbontui.client.inject")
+    ours = (f"{JOB}.keeper", f"{FILES}.places", f"{TERMS}.records", "carbontui.client.inject")
     known = {*ours, *system}
     foreign = {name for name in names()[module] if not module_of(name)}
     foreign = {name for name in foreign if name.split(".")[0] not in sys.stdlib_module_names}

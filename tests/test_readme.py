@@ -26,6 +26,7 @@ OF_EXTENSIONS = {
     "evaluate": "evaluation",
     "submit": "fleet",
     "fleet": "fleet",
+    "move": "moves",
     "site": "site",
     "web": "web",
     "mcp": "mcp",

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -15,13 +14,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from carbontui import __version__, config, link, protocol, tui, units
+from carbontui import __version__, config, hooks, link, protocol, tui, units
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, any_jobs, host_of, refused, there_option
 from carbontui.job.files import store
 from carbontui.system import ssh
-from carbontui.text import account as words
-from carbontui.tui.model.feed import BetterHost, Target
+from carbontui.tui.model.feed import Target
 from carbontui.tui.terminal import tty
 
 if TYPE_CHECKING:
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
 
 RESTART_WAIT_S = 20.0
 """Seconds the monitor process has to start a supervisor of the new version."""
-WORTH_MOVING = 0.05
-"""A smaller saving is not offered."""
 
 
 def target_of(job: store.Job) -> Target:
@@ -55,42 +51,9 @@ def target_of(job: store.Job) -> Target:
         hosts = config.load().settings.hosts
     if not hosts or told.over or job.foreign:
         return told
-    names = units.listed(hosts)
-    return replace(told, elsewhere=lambda: _elsewhere(job, names), move=lambda host: by_verb(job, host))
-
-
-def _elsewhere(job: store.Job, names: list[str]) -> BetterHost | None:
-    """The machine on which the rest of it would emit least; None where nothing is known, or gained."""
-    from carbontui.account.compare import better
-    from carbontui.reports import elsewhere, story
-
-    try:
-        rest = elsewhere.of_job(job, talk.live_status(job))
-    except (story.NoStory, ValueError):
-        return None
-    there = os.environ.get("CARBONTUI_THERE", "carbontui")
-    here, *_ = rows = elsewhere.compared(rest, names, there, at_once=True)[0]
-    best = better(rows, WORTH_MOVING)
-    if best is None:
-        return None
-    saves = 1.0 - (best.row.gco2_g or 0.0) / (here.row.gco2_g or 1.0)
-    return BetterHost(best.row.name, words.better_host(best.row.name, best.zone, saves, best.done_s - here.done_s))
-
-
-def by_verb(job: store.Job, host: str) -> tuple[bool, str]:
-    """By the verb, in a session of its own: leaving the screen does not end it."""
-    log = job.dir / "move.log"
-    try:
-        with log.open("wb") as out:
-            done = subprocess.run(
-                [sys.executable, "-m", "carbontui.cli", "move", job.id, host, "--yes"],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, check=False,
-            )  # fmt: skip
-        told = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    except OSError as error:
-        return False, f"not moved: {error}"
-    last = told[-1].removeprefix("carbontui: ") if told else f"move ended with {done.returncode}"
-    return done.returncode == 0, units.printable(last)
+    for _, elsewhere in hooks.offered("elsewhere", own_only=True):
+        told = replace(told, **elsewhere(job, units.listed(hosts)))
+    return told
 
 
 def only_job(host: ssh.SshHost, job: str | None) -> protocol.Status:

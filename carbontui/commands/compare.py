@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from carbontui import config, units
+from carbontui import config, hooks, units
 from carbontui.account import compare as comparing
 from carbontui.account.compare import BoardSpec, Elsewhere, Rented, Work, better
 from carbontui.commands.support import talk
@@ -24,7 +24,7 @@ from carbontui.text import account as words
 from carbontui.text import figures
 from carbontui.text.first_run import gain
 
-MOVES_NOTHING = "compare moves no job (carbontui move does): this is what the same work would take elsewhere"
+MOVES_NOTHING = "compare moves no job: this is what the same work would take elsewhere"
 BUDGETS = (1.0, 1.5, 2.0, 3.0)
 AHEAD_LEAST_S = 30 * 3600.0
 WORTH = 0.001
@@ -245,8 +245,9 @@ def _hosts(run: story.RunStory, work: Work, names: str, there: str) -> Compariso
         took = "" if one.move is None else f": the move takes {words.moves(one.move)}"
         said.append(f"{one.row.name} in {one.zone}, from {figures.clock(one.from_s, here.from_s)}{took}")
     best = better(found, WORTH)
-    move = None if best is None else f"to move it: carbontui move {run.status.job} {best.row.name}"
-    last = move or "staying is best: none of them emits less"
+    last = "staying is best: none of them emits less" if best is None else MOVES_NOTHING
+    if best is not None and any(hooks.offered("elsewhere", own_only=True)):
+        last = f"to move it: carbontui move {run.status.job} {best.row.name}"
     rows = {one.row: one.numbers for one in found}
     return Comparison([*rows], here.row, speeds=True, said=tuple(said), numbers=rows, last=last)
 

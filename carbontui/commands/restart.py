@@ -16,7 +16,7 @@ from carbontui.commands import run
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, any_jobs, refused
 from carbontui.job.files import store
-from carbontui.job.life import launch, receiving
+from carbontui.job.life import launch
 from carbontui.job.life import restart as restarting
 from carbontui.job.terms import spec
 from carbontui.system import proc, systemd
@@ -50,9 +50,9 @@ def restart(job: str | None, every: bool, here: bool) -> None:
 
 
 def _restart(job: store.Job, *, machine_gone: bool = False) -> None:
-    with refused("", (launch.LaunchError, receiving.NotTaken), code=3 if job.exit is not None else 1):
+    with refused("", launch.LaunchError, code=3 if job.exit is not None else 1):
         if machine_gone and not job.foreign and job.exit is None:
-            receiving.claim(job)
+            restarting.claim(job)
         if not (machine_gone and job.kept):
             restarting.restart(job, machine_gone=machine_gone)
     fresh = talk.live_status(talk.find(job.id))

@@ -13,7 +13,7 @@ from carbontui.account import compare as comparing
 from carbontui.account.accounts import worst
 from carbontui.account.compare import BoardSpec, Elsewhere, HostFacts, Stretched, Used, Work, moved
 from carbontui.job.files import store
-from carbontui.job.life import receiving
+from carbontui.job.life import launch
 from carbontui.job.supervisor.core.planning.problem import DEFAULT_RELOAD_S, DEFAULT_UNLOAD_S
 from carbontui.reports.story import NoStory, RunStory, build
 from carbontui.system import ssh
@@ -216,5 +216,5 @@ def cost(rest: WorkLeft) -> protocol.MovesCost:
 
 def copied_b(cwd: str) -> int:
     """Bytes of the files that git does not ignore; 0 where there is no git."""
-    paths = [f"{cwd}/{name}" for name in receiving.not_ignored(cwd) or ()]
+    paths = [f"{cwd}/{name}" for name in launch.not_ignored(cwd) or ()]
     return sum(os.lstat(path).st_size for path in paths if os.path.lexists(path))

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TESTS = Path(__file__).parent.parent
-sys.path[:0] = [str(TESTS), str(TESTS / "move")]
+sys.path[:0] = [str(TESTS), str(TESTS / "extensions" / "moves")]
 
 from house import until
-from machines import LEASE_S, SOCKETS, Machine, Machines, machines
+from machines import LEASE_S, SOCKETS, WHY, Machine, Machines, machines  # noqa: F401
 
 TRAIN = """\
 import fcntl, hashlib, os, socket, sys, time

@@ -10,7 +10,6 @@ from acting import app_on, served
 from fake import scene
 from textual.pilot import Pilot
 
-from carbontui.commands import attach
 from carbontui.tui.model.feed import BetterHost
 
 SE = BetterHost("n2", "n2 in SE: −61 %, done 2 h later")
@@ -79,11 +78,3 @@ def test_offer(name: str, size: tuple[int, int], snap_compare: Any, tmp_path: Pa
     with served(tmp_path / "s", scene(name, 1), 1):
         app = app_on(tmp_path / "s", elsewhere=lambda: SE, move=lambda host: (True, ""))
         assert snap_compare(app, terminal_size=size, run_before=before)
-
-
-def test_the_verb_moves_it_and_its_last_line_is_the_answer(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = type("Job", (), {"dir": house.root, "id": "nosuch"})()
-    for name, value in house.env.items():
-        monkeypatch.setenv(name, value)
-    ok, told = attach.by_verb(job, "n2")
-    assert not ok and told and len(told.splitlines()) == 1 and "Traceback" not in told

@@ -2,8 +2,9 @@
 
 places.json in the job's directory at each of its places; absent for a job that never moved. Exactly one place is the
 *holder*. Its right to train is a lease of the place before it, the *watcher*, which takes the job back once that has
-surely ended. The rules by which it passes are here, pure, and used by keeper, supervisor and verbs. Standard library
-only, for the keeper.
+surely ended. The rules by which it passes are here, pure, and used by keeper, supervisor and verbs. So is what the two
+places say to each other over ssh: JSON, one object per line, each checked by `records.decode` before anything is done.
+Standard library only, for the keeper.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from carbontui.job.terms import records
-from carbontui.job.terms.border import Grant, HoldAnswer
 from carbontui.system import proc
 
 NAME = "places.json"
@@ -56,6 +56,47 @@ class Stay(NamedTuple):
     took_s: float = 0.0
     """From the last step there to the start of the command here."""
     joules: float | None = None
+
+
+class Greeting(NamedTuple):
+    """there -> keeper: begins each conversation; a lease counts from before. `leave`: it moves the job on, and asks to
+    be let go."""
+
+    ready: bool
+    leave: bool = False
+
+
+class Grant(NamedTuple):
+    """keeper -> there: the right to train, its length and margin; `lease_s` None: for good."""
+
+    token: int = 0
+    lease_s: float | None = None
+    margin_s: float | None = None
+    step: int = 0
+    """At the hand-over."""
+    back: bool = False
+    """The job is here again: what is there is to end."""
+    recall: str = ""
+    """Why nothing is granted any more: it is to end there, and then goes on here."""
+    ping: bool = False
+
+
+class HoldAnswer(NamedTuple):
+    """there -> keeper: what follows from a grant; `error`: nothing has been done, `refused`: nor will it be."""
+
+    ok: bool = False
+    error: str = ""
+    refused: bool = False
+    lives: bool = True
+    """Its command runs there, or waits for an hour that is known."""
+    back: bool = False
+    """It has failed before its first step there."""
+    left: bool = False
+    """It has been recalled, and nothing of it runs there any more."""
+    own: bool = False
+    """It is not this keeper's to grant any more."""
+    over: dict[str, Any] | None = None
+    """How it has ended there, as exit.json has it."""
 
 
 class At(NamedTuple):

@@ -20,11 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from carbontui.job.files import places
-from carbontui.job.files.places import MARGIN, RENEWED, Stay
+from carbontui.job.files.places import MARGIN, RENEWED, Grant, Greeting, HoldAnswer, Stay
 from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import HandOver, Left, MoveTo, OfPlaces, Renewed
 from carbontui.job.terms import records
-from carbontui.job.terms.border import Grant, Greeting, HoldAnswer
 from carbontui.system import proc
 
 ANSWER_S = 60.0

@@ -242,6 +242,20 @@ def commit(argv: tuple[str, ...], cwd: str) -> str:
     return ""
 
 
+def git(cwd: str, *words: str) -> list[str] | None:
+    """The names that git says, each ended by a zero byte; None where there is no repository, or no git."""
+    try:
+        done = subprocess.run(["git", "-C", cwd, *words], capture_output=True, check=False)
+    except OSError:
+        return None
+    return [*filter(None, os.fsdecode(done.stdout).split("\0"))] if done.returncode == 0 else None
+
+
+def not_ignored(cwd: str) -> list[str] | None:
+    """The files below `cwd` that git does not ignore; None without a repository."""
+    return git(cwd, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+
+
 def waits(options: opts.Options) -> bool:
     """Whether the start may wait for the plan."""
     return options.work_s is not None and options.budget.strip().lower() not in ("1x", "1.0x")

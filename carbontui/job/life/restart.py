@@ -20,8 +20,9 @@ from typing import Any
 import msgspec
 
 from carbontui import paths
-from carbontui.job.files import launch_file, store
-from carbontui.job.life import launch
+from carbontui.job.files import launch_file, places, store
+from carbontui.job.keeper.messages import Left, Renewed
+from carbontui.job.life import launch, stopping
 from carbontui.job.terms import records
 from carbontui.job.terms import spec as opts
 from carbontui.system import proc, systemd
@@ -97,6 +98,8 @@ def _word(word: str) -> str:
 
 LEAVE_S = 5.0
 """How long a supervisor without a keeper may take to leave for one that has a keeper."""
+LEAVES_S = 10.0
+"""A watching keeper makes room for the job's return within this."""
 
 
 def restart(job: store.Job, *, machine_gone: bool = False) -> bool:
@@ -116,6 +119,27 @@ def restart(job: store.Job, *, machine_gone: bool = False) -> bool:
     if pid := job.alive("supervisor"):
         raise launch.LaunchError(f"the supervisor of job {job.id} (pid {pid}) takes it up by itself")
     return launch.run_keeper(again(job.dir))
+
+
+def watcher_leaves(here: store.Job) -> None:
+    """A keeper that only watches leaves. Raises LaunchError."""
+    stopping.tell_keeper(here, Left())
+    due = time.monotonic() + LEAVES_S
+    while here.kept:
+        if time.monotonic() > due:
+            raise launch.LaunchError("the monitor process of its earlier stay there does not leave")
+        time.sleep(0.05)
+
+
+def claim(here: store.Job) -> None:
+    """A person says that the other machine is gone for good: the job is this one's, without a lease. Raises LaunchError
+    or OSError."""
+    known = places.read(here.dir)
+    if known.holder and (not known.leased or stopping.tell_keeper(here, Renewed(known.token, None))):
+        return
+    if not known.holder:
+        watcher_leaves(here)
+    places.write(here.dir, known._replace(token=known.token + 1, holder=True, leased=False))
 
 
 def take_up(job: store.Job) -> bool:

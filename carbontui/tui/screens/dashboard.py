@@ -26,10 +26,9 @@ from carbontui.tui.model import notify, state_text
 from carbontui.tui.model.budget import BudgetChoice
 from carbontui.tui.model.feed import Connection, JobFeed, LogPiece, News, Target
 from carbontui.tui.model.view_state import Choice, PastLevels, ViewState, offline
-from carbontui.tui.screens.offers import OffersMove
+from carbontui.tui.screens.besides import LearnsPast, OffersMove
 from carbontui.tui.screens.overruling import Overruling, PendingOverride
 from carbontui.tui.screens.pages import Arrived, OpensPages, PaintsOnce
-from carbontui.tui.screens.past import LearnsPast
 from carbontui.tui.terminal import keys
 from carbontui.tui.widgets.boards import WattRows
 from carbontui.tui.widgets.bottom import KeyLine, LogTail, PlanBrief, StatusLine, Summary

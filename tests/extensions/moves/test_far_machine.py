@@ -15,14 +15,14 @@ import pytest
 from house import House
 
 from carbontui.client.checkpoint import identity
+from carbontui.extensions.moves import receiving
+from carbontui.extensions.moves.moving import NotMoved, Transfer
 from carbontui.job.files import launch_file, places, store
 from carbontui.job.files.places import Places
 from carbontui.job.keeper.moving import Moving
-from carbontui.job.life import receiving
-from carbontui.job.life.moving import NotMoved, Transfer
 from carbontui.system import ssh
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "job"
+GOLDEN = Path(__file__).parents[2] / "golden" / "job"
 GOOD = {"home": "/h", "cwd": "/h/run", "staging": "/h/s", "free_b": 10**12, "copy_b": 0, "changed": []}
 DEEP, HUGE = "[" * 50_000, "x" * (17 << 20)
 

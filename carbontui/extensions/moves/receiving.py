@@ -13,11 +13,10 @@ import shutil
 import socket
 import sqlite3
 import stat
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,17 +24,14 @@ from carbontui import paths
 from carbontui.client import version
 from carbontui.client.checkpoint import identity
 from carbontui.job.files import launch_file, places, store
-from carbontui.job.files.places import At, Stay
+from carbontui.job.files.places import At, Grant, Greeting, HoldAnswer, Stay
 from carbontui.job.keeper import job_files as files
 from carbontui.job.keeper.messages import Left, Renewed
 from carbontui.job.life import launch, restart, stopping
 from carbontui.job.terms import records
 from carbontui.job.terms import spec as opts
-from carbontui.job.terms.border import CheckAnswer, CheckAsk, Grant, Greeting, HoldAnswer, StageAsk
 from carbontui.system import life, proc
 
-LEAVES_S = 10.0
-"""A watching keeper makes room for the job's return within this."""
 OF_THE_MACHINE = (
     *launch_file.OF_THE_SESSION,
     *("XDG_", "DBUS_", "CARBONTUI_", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "HOSTNAME", "DISPLAY"),
@@ -46,6 +42,61 @@ OF_THE_MACHINE = (
 
 class NotTaken(ValueError):
     """The job cannot be taken, and nothing of it is started; one line."""
+
+
+# --- what is said between `move` and here: one line of JSON each, checked by `records.decode` ---
+
+
+class CheckAsk(NamedTuple):
+    """move -> there: can this job come, and where to?"""
+
+    version: str
+    cwd: str
+    home: str
+    argv0: str
+    path: str
+    """PATH."""
+    files: tuple[tuple[str, int, int], ...]
+    """Name below `cwd`, bytes, and mtime in ns."""
+
+
+class CheckAnswer(NamedTuple):
+    """What decides whether it comes, and where to."""
+
+    home: str
+    cwd: str
+    staging: str
+    free_b: int
+    copy_b: int
+    changed: tuple[tuple[str, str | None], ...] = ()
+    """Files that differ there and were changed there, with a digest if that may be the same."""
+    zone: str = ""
+    zone_why: str = ""
+
+
+class StageAsk(NamedTuple):
+    """move -> there: all has been copied. Times are epoch seconds."""
+
+    cwd: str
+    home: str
+    token: int
+    peer: str
+    host: str
+    zone: str
+    boot: str
+    since: float
+    until: float
+    bytes: int
+    joules: float | None = None
+
+
+class Staged(NamedTuple):
+    """What has arrived is what was sent."""
+
+    ready: bool
+
+
+# --- where ---
 
 
 def incoming(job: str) -> Path:
@@ -125,8 +176,8 @@ def compare(
         if (info.st_size, info.st_mtime_ns // 10**9) != (size, mtime_ns // 10**9):
             differ.append((name, size, info.st_size, info.st_mtime_ns > mtime_ns))
     there = {name for name, _, was_b, _ in differ if was_b is not None}
-    tracked = there.intersection(git(cwd, "ls-files", "-z") or ()) if there else set()
-    modified = tracked.intersection(git(cwd, "diff", "--name-only", "-z", "--relative", "HEAD") or ())
+    tracked = there.intersection(launch.git(cwd, "ls-files", "-z") or ()) if there else set()
+    modified = tracked.intersection(launch.git(cwd, "diff", "--name-only", "-z", "--relative", "HEAD") or ())
     changed = [
         (name, size == was_b)
         for name, size, was_b, newer in differ
@@ -135,20 +186,6 @@ def compare(
     ]
     shown = tuple((name, digest(cwd, name) if same else None) for name, same in changed)
     return sum(size for _, size, *_ in differ), shown
-
-
-def git(cwd: str, *words: str) -> list[str] | None:
-    """The names that git says, each ended by a zero byte; None where there is no repository, or no git."""
-    try:
-        done = subprocess.run(["git", "-C", cwd, *words], capture_output=True, check=False)
-    except OSError:
-        return None
-    return [*filter(None, os.fsdecode(done.stdout).split("\0"))] if done.returncode == 0 else None
-
-
-def not_ignored(cwd: str) -> list[str] | None:
-    """The files below `cwd` that git does not ignore; None without a repository."""
-    return git(cwd, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 
 
 def _path(value: str, roots: Mapping[str, str]) -> str:
@@ -306,7 +343,7 @@ def _lives(here: store.Job) -> bool:
 
 def _until_over(here: store.Job) -> None:
     """Until nothing of it runs here any more. Raises NotTaken."""
-    due = time.monotonic() + LEAVES_S
+    due = time.monotonic() + restart.LEAVES_S
     while (again := store.named(here.id)) is not None and (again.exit is None or again.alive("child") is not None):
         if time.monotonic() > due:
             raise launch.LaunchError("it has not ended there yet")
@@ -333,34 +370,13 @@ def _install(job: str, here: store.Job | None, right: places.Places) -> None:
         places.write(incoming(job), right._replace(places=(*before, stay)))
         paths.private_dir(paths.jobs_dir())
         if here is not None:
-            _no_keeper(here)
+            restart.watcher_leaves(here)
             shutil.rmtree(final)
-    except OSError as error:
+    except (OSError, launch.LaunchError) as error:
         raise NotTaken(str(error)) from None
     incoming(job).rename(final)
     paths.sync_dir(final.parent)
     launch.run_keeper(restart.again(final))
-
-
-def _no_keeper(here: store.Job) -> None:
-    """A keeper that only watches leaves. Raises NotTaken."""
-    stopping.tell_keeper(here, Left())
-    due = time.monotonic() + LEAVES_S
-    while here.kept:
-        if time.monotonic() > due:
-            raise NotTaken("the monitor process of its earlier stay there does not leave")
-        time.sleep(0.05)
-
-
-def claim(here: store.Job) -> None:
-    """A person says that the other machine is gone for good: the job is this one's, without a lease. Raises NotTaken or
-    OSError."""
-    known = places.read(here.dir)
-    if known.holder and (not known.leased or stopping.tell_keeper(here, Renewed(known.token, None))):
-        return
-    if not known.holder:
-        _no_keeper(here)
-    places.write(here.dir, known._replace(token=known.token + 1, holder=True, leased=False))
 
 
 def _end(here: store.Job, why: str) -> None:

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from carbontui import protocol, units
 from carbontui.client import version
+from carbontui.extensions.moves import receiving
+from carbontui.extensions.moves.receiving import CheckAnswer, CheckAsk, StageAsk, Staged
 from carbontui.job.files import launch_file, places, store
 from carbontui.job.keeper.messages import ChildFacts, HandOver, MoveTo
-from carbontui.job.life import launch, receiving, stopping
+from carbontui.job.life import launch, stopping
 from carbontui.job.terms import records, spec
-from carbontui.job.terms.border import CheckAnswer, CheckAsk, StageAsk, Staged
 from carbontui.power.agent.view import SAYS
 from carbontui.slurm import commands
 from carbontui.system import proc, ssh
@@ -64,7 +65,7 @@ class Cargo(NamedTuple):
 def cargo(cwd: str) -> Cargo:
     """Every file below `cwd` that git does not ignore; without git, every file. Checkpoints of unloads go their own
     way."""
-    named, files = receiving.not_ignored(cwd), []
+    named, files = launch.not_ignored(cwd), []
     for name in dict.fromkeys(_below(cwd) if named is None else named):
         with contextlib.suppress(OSError):
             if OURS not in Path(name).parts:

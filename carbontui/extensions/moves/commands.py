@@ -1,29 +1,35 @@
-"""`move`: a running job goes on on another machine; `receive` is what `move` runs there, over ssh, for no one else."""
+"""`move`: a running job goes on on another machine, which the screen offers too; `receive` is what `move` and a keeper
+run there, over ssh, for no one else."""
 
 from __future__ import annotations
 
 import functools
 import json
 import math
+import os
+import subprocess
 import sys
 import time
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from carbontui import units
 from carbontui.account.compare import better
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, any_jobs, host_of, refused, there_option
 from carbontui.commands.support.run_values import here, settings_for
-from carbontui.job.files import places
-from carbontui.job.life import receiving
-from carbontui.job.life.moving import NotMoved, Transfer
-from carbontui.job.terms import border, records
+from carbontui.extensions.moves import receiving
+from carbontui.extensions.moves.moving import NotMoved, Transfer
+from carbontui.job.files import places, store
+from carbontui.job.terms import records
 from carbontui.job.terms.budget import parse_until
 from carbontui.reports import elsewhere
 from carbontui.reports.story import NoStory
 from carbontui.system import ssh
+from carbontui.text import account as words
 from carbontui.text import figures
+from carbontui.tui.model.feed import BetterHost
 
 T = TypeVar("T")
 
@@ -37,13 +43,7 @@ T = TypeVar("T")
 @click.option("--by", help="With --when-cleaner: until when to wait, like 18:00; then it stays.")
 @click.option("--for-good", is_flag=True, help="Never take it back, even if that machine dies.")
 def move(
-    words: tuple[str, ...],
-    there: str,
-    yes: bool,
-    dry_run: bool,
-    when_cleaner: bool,
-    by: str | None,
-    for_good: bool,
+    words: tuple[str, ...], there: str, yes: bool, dry_run: bool, when_cleaner: bool, by: str | None, for_good: bool
 ) -> None:
     """Have a job go on on another machine: carbontui move JOB user@host
 
@@ -113,6 +113,46 @@ def await_cleaner(transfer: Transfer, there: str, by_s: float, *, read_only: boo
             raise Failure(f"job {job.id} stays: {host} has not been cleaner for its work", 1)
 
 
+WORTH_OFFERING = 0.05
+"""A smaller saving is not offered on the screen."""
+
+
+def offered(job: store.Job, names: list[str]) -> dict[str, Any]:
+    """What the screen of a live job offers of the user's machines: fields of its Target."""
+    return {"elsewhere": lambda: _better(job, names), "move": lambda host: by_verb(job, host)}
+
+
+def _better(job: store.Job, names: list[str]) -> BetterHost | None:
+    """The machine on which the rest of it would emit least; None where nothing is known, or gained."""
+    try:
+        rest = elsewhere.of_job(job, talk.live_status(job))
+    except (NoStory, ValueError):
+        return None
+    there = os.environ.get("CARBONTUI_THERE", "carbontui")
+    here, *_ = rows = elsewhere.compared(rest, names, there, at_once=True)[0]
+    best = better(rows, WORTH_OFFERING)
+    if best is None:
+        return None
+    saves = 1.0 - (best.row.gco2_g or 0.0) / (here.row.gco2_g or 1.0)
+    return BetterHost(best.row.name, words.better_host(best.row.name, best.zone, saves, best.done_s - here.done_s))
+
+
+def by_verb(job: store.Job, host: str) -> tuple[bool, str]:
+    """By the verb, in a session of its own: leaving the screen does not end it."""
+    log = job.dir / "move.log"
+    try:
+        with log.open("wb") as out:
+            done = subprocess.run(
+                [sys.executable, "-m", "carbontui.cli", "move", job.id, host, "--yes"],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, check=False,
+            )  # fmt: skip
+        told = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    except OSError as error:
+        return False, f"not moved: {error}"
+    last = told[-1].removeprefix("carbontui: ") if told else f"move ended with {done.returncode}"
+    return done.returncode == 0, units.printable(last)
+
+
 @click.command(hidden=True)
 @click.argument("step", type=click.Choice(["check", "stage", "hold"]))
 @click.argument("job")
@@ -125,10 +165,10 @@ def receive(step: str, job: str) -> None:
         loaded = settings_for()
         own = {**here(loaded, None), "price_zone": loaded.settings.price_zone}
         if step == "check":
-            _say(receiving.check(job, _receive(border.CheckAsk), own["zone"] or "", own["zone_why"]))
+            _say(receiving.check(job, _receive(receiving.CheckAsk), own["zone"] or "", own["zone_why"]))
         else:
-            receiving.stage(job, _receive(border.StageAsk), own)
-            _say(border.Staged(ready=True))
+            receiving.stage(job, _receive(receiving.StageAsk), own)
+            _say(receiving.Staged(ready=True))
 
 
 def _receive(kind: type[T]) -> T:

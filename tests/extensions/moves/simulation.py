@@ -4,7 +4,7 @@ The network loses, delays, reorders and cuts; keepers, supervisors, verbs and ma
 versions and clocks differ. What is judged: never two commands alive, and once all is repaired one lives within
 the time that the rules promise.
 
-python tests/move/simulation.py 100000 [FIRST]
+python tests/extensions/moves/simulation.py 100000 [FIRST]
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from collections import Counter
 from types import SimpleNamespace
 
 from carbontui.job.files import places
-from carbontui.job.files.places import At, Places, Stay
-from carbontui.job.terms.border import Grant, HoldAnswer
+from carbontui.job.files.places import At, Grant, HoldAnswer, Places, Stay
 from carbontui.job.terms.child import Child
 
 TICK_S = 5.0

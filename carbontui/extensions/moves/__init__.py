@@ -1,0 +1,1 @@
+"""Moves of a running job to another machine, over ssh."""
