@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import click
 
@@ -67,11 +67,7 @@ def move(
                 raise ValueError(f"{by!r}: a time to come, with --when-cleaner")
             by_s = at_s
     asked = functools.partial(talk.ask, job)
-    with (
-        refused("", NotMoved, code=1),
-        host_of(place, there) as host,
-        Transfer(job, host, lease_s, asked) as transfer,
-    ):
+    with refused("", NotMoved, code=1), host_of(place, there) as host, Transfer(job, host, lease_s, asked) as transfer:
         transfer.check()
         click.echo(transfer.said())
         if when_cleaner:
@@ -117,12 +113,7 @@ WORTH_OFFERING = 0.05
 """A smaller saving is not offered on the screen."""
 
 
-def offered(job: store.Job, names: list[str]) -> dict[str, Any]:
-    """What the screen of a live job offers of the user's machines: fields of its Target."""
-    return {"elsewhere": lambda: _better(job, names), "move": lambda host: by_verb(job, host)}
-
-
-def _better(job: store.Job, names: list[str]) -> BetterHost | None:
+def better_host(job: store.Job, names: list[str]) -> BetterHost | None:
     """The machine on which the rest of it would emit least; None where nothing is known, or gained."""
     try:
         rest = elsewhere.of_job(job, talk.live_status(job))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -18,6 +20,12 @@ def test_the_verb_moves_it_and_its_last_line_is_the_answer(house: Any, monkeypat
         monkeypatch.setenv(name, value)
     ok, told = commands.by_verb(job, "n2")
     assert not ok and told and len(told.splitlines()) == 1 and "Traceback" not in told
+
+
+def test_a_page_that_offers_a_move_has_not_loaded_what_makes_one() -> None:
+    code = "import sys; from carbontui import hooks; offer = dict(hooks.offered('elsewhere'))['moves'](None, ['n2'])"
+    code += "; print([name for name in sys.modules if name.startswith('carbontui.job') or name == 'sqlite3'])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 
 def test_a_live_job_is_offered_to_machines_of_the_settings_by_the_extension_alone(
