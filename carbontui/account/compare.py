@@ -203,26 +203,18 @@ def by_yearly_mean(own: Elsewhere, zone: str | None, offers: Iterable[Rented]) -
     return own._replace(gco2_g=_times(own.kwh, mean), how=own.how if mean is None else f"{own.how}; {zone} {YEARLY}")
 
 
-def on_boards(
-    work: Work,
-    here: BoardSpec,
-    boards: Iterable[BoardSpec],
-    *,
-    values: Mapping[str, float],
-) -> list[Elsewhere]:
-    """The same work on as many of each board with enough memory, least energy first. `values` are speeds the user gave,
-    by short name."""
+def on_boards(work: Work, here: BoardSpec, boards: Iterable[BoardSpec]) -> list[Elsewhere]:
+    """The same work on as many of each board with enough memory, least energy first."""
     found = []
     for board in boards:
-        given = next((factor for name, factor in values.items() if known(name, [board])), None)
-        factor = 1.0 if board == here else given or speed(board, here)
+        factor = 1.0 if board == here else speed(board, here)
         fits = work.memory_used_b is None or board.memory_gb * 1e9 >= work.memory_used_b / work.boards
         if factor is None or not fits:
             continue
         time_s = work.work_s / factor
         watts = work.boards_w * board.tdp_w / here.tdp_w + work.rest_w
         kwh = joules_to_kwh(watts * time_s)
-        how = "as given" if board == here else "speed as given" if given else "rule of thumb"
+        how = "as given" if board == here else "rule of thumb"
         row = Elsewhere(board.short, factor, time_s, kwh, _times(kwh, work.intensity), how)
         found.append(as_used(row, work) if board == here else row)
     return sorted(found, key=lambda other: other.kwh)
