@@ -15,13 +15,13 @@ WHOLE = 51_180
 FILES = 440
 ROOMS = {
     "": 1_901,
-    "account": 1_009,
+    "account": 980,
     "assumed": 235,
     "client": 1_465,
     "client/detection": 1_772,
     "client/frameworks": 976,
     "client/pausing": 1_547,
-    "commands": 2_669,
+    "commands": 2_645,
     "commands/support": 764,
     "extensions": 321,
     "extensions/evaluation": 1_089,

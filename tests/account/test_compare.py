@@ -46,9 +46,6 @@ def test_the_jobs_row_is_its_account_and_the_others_scale_from_run_now():
     rows = on(WORK._replace(used=used))
     assert rows["old"][:5] == ("old", 1.0, 5000.0, 0.4, 120.0) and rows["old"].how == "estimated" and rows["old"].here
     assert rows["new"].kwh == on()["new"].kwh and not rows["new"].here
-    offer = compare.Rented("x", "", "old", 3.0, "2026", 20.0)
-    (rented,) = compare.rented(WORK, rows.values(), [offer])
-    assert not rented.here
 
 
 def test_what_is_not_known_or_does_not_fit_is_left_out():
@@ -128,39 +125,21 @@ def test_a_job_without_a_gpu_is_not_told_what_a_gpu_would_do(tmp_path):
     def carbontui(*words):
         return CliRunner().invoke(cli.cli, ["compare", job.id, *words], env=env)
 
-    for words in ((), ("--gpu", "T4"), ("--clouds",)):
+    for words in ((), ("--gpu", "T4")):
         refused = carbontui(*words)
         assert refused.exit_code and "used no GPU" in refused.output and "H100" not in refused.output, words
     assert carbontui("--zones").exit_code == 0 and carbontui("--budgets", "--intensity", "300").exit_code == 0
     assert "H100" in carbontui("--gpu", "T4", "--board-w", "70", "--all").output
 
 
-def test_rented_boards_cost_their_hours_and_emit_by_their_region():
-    here = BoardSpec("A", "A", 40, 1000, 20, 300, 400)
-    work = compare.Work(7200.0, 400.0, 50.0, 2, 300.0)
-    rows = compare.on_boards(work, here, [here])
-    offers = [compare.Rented("x", "north", "A", 3.0, "2026", 20.0, "NO"),
-              compare.Rented("y", "", "A", 2.0, "as given", None),
-              compare.Rented("z", "", "C", 1.0, "2026", 1.0)]  # fmt: skip
-    cheap, dear = compare.rented(work, rows, offers)
-    assert (cheap.name, cheap.cost, cheap.gco2_g) == ("y A", 8.0, None)
-    assert dear.cost == 12.0 and dear.gco2_g == pytest.approx(dear.kwh * 20.0)
-    assert "NO operational mean of 2024" in dear.how and "operational" not in cheap.how
-    own = compare.by_yearly_mean(rows[0], "NO", offers)
-    assert own.gco2_g == pytest.approx(own.kwh * 20.0), "one basis in a column, not the hour of the job's own account"
-    assert compare.by_yearly_mean(rows[0], "SE", offers).gco2_g is None
-
-
-def test_the_verb_knows_prices_and_refuses_what_it_does_not(tmp_path):
+def test_the_verb_refuses_what_it_does_not_know(tmp_path):
     job = runs.make(tmp_path)
 
     def run(*words):
         return CliRunner().invoke(cli.cli, ["compare", job.id, *words], env={"CARBONTUI_HOME": str(tmp_path)})
 
-    done = run("--gpu", "A100 SXM4 80GB", "--clouds")
-    assert done.exit_code == 0 and "ask the provider" in done.output and "moves no job" in done.output
     for words, said in (
-        (["--zones", "--clouds"], "exclude each other"),
+        (["--zones", "--budgets"], "exclude each other"),
         (["--only", "abacus"], "no row contains 'abacus'"),
         (["--budgets", "--zone", "Atlantis"], "is not known"),
     ):
