@@ -54,6 +54,7 @@ ROOMS = {
     "extensions": {
         *("commands", "tui", "assumed", "job", "slurm", "grid", "power", "plan", "account", "reports"),
         *("text", "link", "protocol", "hooks", "headroom"),
+        "client",  # notebook: a cell is a job begun inside
     },
     "examples": set(),
 }
