@@ -34,6 +34,9 @@ if sys.version_info >= (3, 8):
             return importlib.import_module("carbontui.client.checkpoint").Checkpoint
         if name in ("callbacks", "job", "train"):
             return importlib.import_module("carbontui." + name)
+        if name == "load_ipython_extension":
+            for _, load in importlib.import_module("carbontui.hooks").offered("notebook", own_only=True):
+                return load
         if name in __all__:
             api = importlib.import_module("carbontui.client.api")
             globals().update({one: getattr(api, one) for one in __all__ if hasattr(api, one)})

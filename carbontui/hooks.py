@@ -45,6 +45,8 @@ class Extension(NamedTuple):
     """What `explain` says below our own account: (RunStory, **options); ours alone."""
     explain_options: str = ""
     """Its options: a decorator of a click command."""
+    notebook: str = ""
+    """What `%load_ext carbontui` calls with the shell of IPython; ours alone."""
     policies: str = ""
     """What is weighed beside ours: (Grid, Knowledge) -> {name: Policy}, as in `extensions/evaluation/policies.py`."""
 

@@ -73,7 +73,7 @@ def quickly(arguments: list[str]) -> str | None:
         if not live:
             return ""
         more = f" +{len(live) - 1}" if len(live) > 1 else ""
-        return words(_asked(live[0])) + more
+        return words(asked(live[0])) + more
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -98,7 +98,7 @@ def _live() -> list[str]:
     return [path for _, path in sorted(found)]
 
 
-def _asked(path: str) -> dict[str, Any]:
+def asked(path: str) -> dict[str, Any]:
     """The Status from the supervisor at a socket. Raises OSError or ValueError."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(ANSWER_S)

@@ -54,7 +54,7 @@ ROOMS = {
     "extensions": {
         *("commands", "tui", "assumed", "job", "slurm", "grid", "power", "plan", "account", "reports"),
         *("text", "link", "protocol", "hooks", "headroom"),
-        "client",  # moves: what a checkpoint is known by, and which version this is
+        "client",  # notebook: a cell is a job begun inside; moves: a checkpoint's identity, the version
     },
     "examples": set(),
 }

@@ -49,14 +49,14 @@ def test_every_direct_dependency_has_a_pin_that_its_range_allows():
 
 
 def test_every_package_that_is_imported_is_declared():
-    declared = {one.name for one in direct("amd", "torch", "web", "mcp")}
+    declared = {one.name for one in direct("amd", "torch", "web", "mcp", "notebook")}
     package = ROOT / "carbontui"
     files = [path for path in package.rglob("*.py") if path.relative_to(package).parts[0] not in ("client", "train.py")]
     nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text()))]
     names = {one.name for node in nodes if isinstance(node, ast.Import) for one in node.names}
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
     foreign = {name.split(".")[0] for name in names} - {*sys.stdlib_module_names, "carbontui"}
-    assert {"nvidia-ml-py" if name == "pynvml" else name.replace("_", "-") for name in foreign} <= declared
+    assert {"nvidia-ml-py" if name == "pynvml" else name.replace("_", "-").lower() for name in foreign} <= declared
 
 
 def test_the_click_that_takes_no_answer_for_a_refusal_is_not_allowed():

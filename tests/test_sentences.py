@@ -44,7 +44,6 @@ FOREIGN = {
     "carbontui.system.proc": "/proc",
     "carbontui.tui.model.loglines": "the training's output, with the keeper's one marker line",
     "carbontui.tui.screens.log": "the training's output",
-    "carbontui.commands.compare": "what the user typed",
 }
 """Modules that read texts of others, and which: nothing they read is a sentence of carbontui."""
 LAID_OUT = {

@@ -11,21 +11,21 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_180
+WHOLE = 51_178
 FILES = 440
 ROOMS = {
-    "": 1_900,
-    "account": 1_016,
+    "": 1_904,
+    "account": 980,
     "assumed": 235,
     "client": 1_465,
     "client/detection": 1_772,
     "client/frameworks": 976,
     "client/pausing": 1_547,
-    "commands": 2_558,
+    "commands": 2_505,
     "commands/support": 764,
-    "extensions": 321,
+    "extensions": 397,
     "extensions/evaluation": 1_089,
-    "extensions/fleet": 1_115,
+    "extensions/fleet": 1_107,
     "extensions/llm": 153,
     "extensions/moves": 716,
     "extensions/site": 914,
@@ -35,10 +35,10 @@ ROOMS = {
     "job/files": 1_069,
     "job/keeper": 1_705,
     "job/life": 903,
-    "job/supervisor": 300,
-    "job/supervisor/core": 4_832,
-    "job/supervisor/record": 1_415,
-    "job/supervisor/shell": 2_016,
+    "job/supervisor": 299,
+    "job/supervisor/core": 4_802,
+    "job/supervisor/record": 1_440,
+    "job/supervisor/shell": 2_008,
     "job/terms": 491,
     "job/worker": 343,
     "nodes": 496,

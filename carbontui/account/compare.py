@@ -131,8 +131,6 @@ class Elsewhere(NamedTuple):
     kwh: float
     gco2_g: float | None
     how: str
-    cost: float | None = None
-    """What renting the boards for that time costs, in the currency of the price; None without one."""
     here: bool = False
     """It is the job itself, as its account has it."""
 
@@ -142,23 +140,6 @@ def as_used(row: Elsewhere, work: Work) -> Elsewhere:
     if work.used is None:
         return row._replace(here=True)
     return row._replace(here=True, **work.used._asdict())
-
-
-YEARLY = "operational mean of 2024 (Google)"
-"""The one basis of intensity of the table of rented boards."""
-
-
-class Rented(NamedTuple):
-    """A board that can be rented: per board and hour. `intensity` is the operational yearly mean of the region's grid
-    `zone`, None where not known."""
-
-    provider: str
-    region: str
-    gpu: str
-    per_hour: float
-    date: str
-    intensity: float | None
-    zone: str | None = None
 
 
 def known(name: str, boards: Iterable[BoardSpec]) -> BoardSpec | None:
@@ -181,48 +162,18 @@ def speed(there: BoardSpec, here: BoardSpec) -> float | None:
     return TFLOPS_SHARE * flops + BANDWIDTH_SHARE * bandwidth
 
 
-def rented(work: Work, elsewhere: Iterable[Elsewhere], offers: Iterable[Rented]) -> list[Elsewhere]:
-    """The same work on rented boards, cheapest first; `elsewhere` are the boards as `on_boards` has them."""
-    by_board = {row.name: row for row in elsewhere}
-    found = []
-    for offer in offers:
-        row = by_board.get(offer.gpu)
-        if row is None:
-            continue
-        name = " ".join(filter(None, (offer.provider, offer.region, offer.gpu)))
-        cost = offer.per_hour * work.boards * row.time_s / 3600.0
-        grid = f"; {offer.zone} {YEARLY}" if offer.zone and offer.intensity is not None else ""
-        how = f"{row.how}; {offer.per_hour:g} per GPU and hour, {offer.date}{grid}"
-        found.append(row._replace(name=name, here=False, gco2_g=_times(row.kwh, offer.intensity), how=how, cost=cost))
-    return sorted(found, key=lambda row: row.cost or 0.0)
-
-
-def by_yearly_mean(own: Elsewhere, zone: str | None, offers: Iterable[Rented]) -> Elsewhere:
-    """The job's own row as the rented ones count: by the yearly mean of its zone, where an offer's grid is the same."""
-    mean = next((offer.intensity for offer in offers if zone and offer.zone == zone), None)
-    return own._replace(gco2_g=_times(own.kwh, mean), how=own.how if mean is None else f"{own.how}; {zone} {YEARLY}")
-
-
-def on_boards(
-    work: Work,
-    here: BoardSpec,
-    boards: Iterable[BoardSpec],
-    *,
-    values: Mapping[str, float],
-) -> list[Elsewhere]:
-    """The same work on as many of each board with enough memory, least energy first. `values` are speeds the user gave,
-    by short name."""
+def on_boards(work: Work, here: BoardSpec, boards: Iterable[BoardSpec]) -> list[Elsewhere]:
+    """The same work on as many of each board with enough memory, least energy first."""
     found = []
     for board in boards:
-        given = next((factor for name, factor in values.items() if known(name, [board])), None)
-        factor = 1.0 if board == here else given or speed(board, here)
+        factor = 1.0 if board == here else speed(board, here)
         fits = work.memory_used_b is None or board.memory_gb * 1e9 >= work.memory_used_b / work.boards
         if factor is None or not fits:
             continue
         time_s = work.work_s / factor
         watts = work.boards_w * board.tdp_w / here.tdp_w + work.rest_w
         kwh = joules_to_kwh(watts * time_s)
-        how = "as given" if board == here else "speed as given" if given else "rule of thumb"
+        how = "as given" if board == here else "rule of thumb"
         row = Elsewhere(board.short, factor, time_s, kwh, _times(kwh, work.intensity), how)
         found.append(as_used(row, work) if board == here else row)
     return sorted(found, key=lambda other: other.kwh)
@@ -266,12 +217,6 @@ def countries() -> dict[str, tuple[float, str]]:
         for row in _rows("countries.csv")
         if row["kind"] == "country" and row["ci_basis"] == "lifecycle" and float(row["ci_gco2_per_kwh"] or 0) > 0
     }
-
-
-def cloud_prices() -> list[Rented]:
-    """Dated example prices of boards to rent, with the yearly mean of their region's grid where it is known."""
-    columns = ("provider", "region", "gpu", "usd_per_gpu_hour", "date", "operational_gco2_per_kwh", "zone")
-    return [offer._replace(date=f"USD, {offer.date}") for offer in _table("cloud-prices.csv", Rented, *columns)]
 
 
 @lru_cache(maxsize=64)

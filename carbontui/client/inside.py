@@ -28,13 +28,14 @@ FIGURES = ("measured_at", "state", "energy_gpu_kwh", "energy_wall_kwh", "gco2_g"
 
 
 class ScriptJob:
-    """The job of a part of this script, from `begin` to `end`. `options` are those of `carbontui run`, by their names.
+    """The job of a part of this script, from `begin` to `end`. `options` are those of `carbontui run`, by their names;
+    `words` as well, as on the command line.
 
     A job that cannot be begun is said on stderr, and the script goes on without one; wrong options raise ValueError.
     """
 
-    def __init__(self, total: Optional[int] = None, **options: Any) -> None:
-        self.total, self.options = total, options
+    def __init__(self, total: Optional[int] = None, *words: str, **options: Any) -> None:
+        self.total, self.words = total, [*words, *_words(options)]
         self.id = ""
         """Empty where none was begun."""
         self._place: Dict[str, str] = {}
@@ -70,7 +71,7 @@ class ScriptJob:
         """Have the job made; why it is not, '' if it is."""
         if api.rank_of_world()[1] > 1:
             return "its ranks are held together under carbontui run alone"
-        asked = [sys.executable, "-m", "carbontui.cli", "begin", str(os.getpid()), *_words(self.options)]
+        asked = [sys.executable, "-m", "carbontui.cli", "begin", str(os.getpid()), *self.words]
         try:
             done = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BEGIN_S)
             if done.returncode == 2:

@@ -1,4 +1,4 @@
-"""`compare`: the same work on other GPUs, in other zones, in clouds, at other hours, under other budgets. It moves no
+"""`compare`: the same work on other GPUs, in other zones, at other hours, under other budgets. It moves no
 job."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import click
 
 from carbontui import config, hooks, units
 from carbontui.account import compare as comparing
-from carbontui.account.compare import BoardSpec, Elsewhere, Rented, Work, better
+from carbontui.account.compare import BoardSpec, Elsewhere, Work, better
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, Finite, any_jobs, refused, there_option, zone_keys
 from carbontui.commands.support.run_values import settings_for, settings_of
@@ -46,37 +46,6 @@ class Comparison:
     last: str = MOVES_NOTHING
 
 
-def _board_and_number(text: str, most: float, every: list[BoardSpec], form: str) -> tuple[BoardSpec, str, float]:
-    """'BOARD=NUMBER' as the GPU, the name given, and the number. Raises Failure."""
-    name, _, number = text.rpartition("=")
-    try:
-        value = float(number)
-    except ValueError:
-        value = -1.0
-    if not name or not 0 < value < most:
-        raise Failure(form, 2)
-    board = comparing.known(name, every)
-    if board is None:
-        raise Failure(f"{form.split()[0]}: no GPU {name!r} in the table; --list shows them", 2)
-    return board, name, value
-
-
-def _offers(texts: tuple[str, ...], every: list[BoardSpec]) -> list[Rented]:
-    """The user's prices, like "crusoe:H100 SXM5 80GB=3.9", then the dated example prices."""
-    given = []
-    for text in texts:
-        form = f'--cloud-price {text!r} is not a price; write it like "crusoe:H100 SXM5 80GB=3.9"'
-        provider, _, priced = text.partition(":")
-        board, _, value = _board_and_number(priced if provider else "", 1e6, every, form)
-        given.append(Rented(provider, "", board.short, value, "as given", None))
-    return [*given, *comparing.cloud_prices()]
-
-
-def _speedups(texts: tuple[str, ...], every: list[BoardSpec]) -> dict[str, float]:
-    form = '--speedup {!r} is not a GPU and a factor; write it like "H100 PCIe 80GB=2.5"'
-    return dict(_board_and_number(text, 1000, every, form.format(text))[1:] for text in texts)
-
-
 SHOWN, BAR = 15, 12
 
 
@@ -100,7 +69,6 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
     shown = list(rows if every_row else rows[:SHOWN])
     if own is not None and own not in shown:
         shown.append(own)
-    priced = any(row.cost is not None for row in shown)
     by_grams = any(row.gco2_g is not None for row in shown)
 
     def amount(row: Elsewhere) -> float:
@@ -109,13 +77,11 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
     most = max(map(amount, shown), default=0.0)
     width = max(len(row.name) for row in shown)
     head = [f"{'':<{width}}", *([f"{'speed':>6}"] if speeds else []), f"{'time':>9}", f"{'energy':>9}"]
-    click.echo("  ".join([*head, *([f"{'price':>10}"] if priced else []), f"{'CO2':>8}"]))
+    click.echo("  ".join([*head, f"{'CO2':>8}"]))
     one_how = len({row.how for row in shown}) == 1
     for row in shown:
         cells = [f"{row.name:<{width}}", *([f"{row.speed:>5.2f}x"] if speeds else [])]
         cells += [f"{figures.duration(row.time_s):>9}", f"{figures.kwh(row.kwh):>9}"]
-        if priced:
-            cells.append(f"{'' if row.cost is None else format(row.cost, ',.2f'):>10}")
         bar = "█" * round(BAR * (amount(row) / most if most > 0 else 0))
         how = f"{'' if one_how else row.how}{'  <- here' if row is own else ''}"
         click.echo("  ".join([*cells, f"{figures.grams(row.gco2_g):>8}", f"{bar:<{BAR}}", how]).rstrip())
@@ -128,11 +94,6 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
 @click.command()
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--gpu", metavar="NAME", help="The GPU the job ran on, if its name is not recognised.")
-@click.option(
-    "--speedup", multiple=True, metavar="GPU=FACTOR", help="A speedup you know, instead of the rule of thumb."
-)
-@click.option("--clouds", is_flag=True, help="Rented GPUs at dated example prices, cheapest first.")
-@click.option("--cloud-price", multiple=True, metavar="WHO:GPU=PRICE", help="A price per GPU and hour that you know.")
 @click.option(
     "--zones", is_flag=True, help="Other zones by their grid's intensity now, countries by their yearly mean."
 )
@@ -175,14 +136,12 @@ def compare(job: str | None, show: bool, **asked: Any) -> None:
 
 
 def _compared(job: str | None, asked: dict[str, Any], every: list[BoardSpec]) -> Comparison:
-    by_cloud = bool(asked["clouds"] or asked["cloud_price"])
-    if sum((asked["zones"], by_cloud, asked["budgets"], asked["hosts"] is not None)) > 1:
-        raise Failure("--zones, --clouds, --budgets and --hosts exclude each other: give one", 2)
+    if sum((asked["zones"], asked["budgets"], asked["hosts"] is not None)) > 1:
+        raise Failure("--zones, --budgets and --hosts exclude each other: give one", 2)
     if asked["zone"] is not None and not asked["budgets"]:
         raise Failure("--zone belongs to --budgets; --only DE shows one row of --zones", 2)
     given = {"intensity": asked["intensity"], "board_w": asked["board_w"], "utilisation": asked["utilisation"]}
     settings = settings_for(**given).settings
-    told, offers = _speedups(asked["speedup"], every), _offers(asked["cloud_price"], every) if by_cloud else []
     with refused("", story.NoStory, code=3):
         run = story.build(found := talk.find(job), status=talk.live_status(found))
         work = elsewhere.work_of(run, settings, given=asked["board_w"] is not None)
@@ -200,35 +159,13 @@ def _compared(job: str | None, asked: dict[str, Any], every: list[BoardSpec]) ->
         )
     with refused():
         here = elsewhere.board_of(run, asked["gpu"], every)
-    rows = comparing.on_boards(work, here, every, values=told)
-    return _clouds(work, rows, offers, run.options.zone) if by_cloud else _boards(rows)
+    return _boards(comparing.on_boards(work, here, every))
 
 
 def _boards(rows: list[Elsewhere]) -> Comparison:
     own = next((row for row in rows if row.here), None)
     best = "staying is best: no GPU in the table takes less energy for this work"
     return Comparison(rows, own, speeds=True, said=(best,) if own is not None and rows[0] == own else ())
-
-
-def _clouds(work: Work, rows: list[Elsewhere], offers: list[Rented], zone: str | None) -> Comparison:
-    own = next((comparing.by_yearly_mean(row, zone, offers) for row in rows if row.here), None)
-    rented = comparing.rented(work, rows, offers)
-    if not rented:
-        raise Failure("no offered GPU has a known speed and enough memory for this work", 3)
-    said = [
-        "on-demand example prices are out of date within weeks: ask the provider",
-        f"CO2 of rented GPUs is by the {comparing.YEARLY} of their grid",
-        "no open table lists spot prices; give yours: --cloud-price 'aws spot:H100 SXM5 80GB=3.9'",
-    ]
-    if own is not None and own.gco2_g is None:
-        said.insert(0, f"here: {figures.kwh(own.kwh)}; no such yearly mean is known for {zone or 'its grid'}")
-    elif own is not None and own.gco2_g is not None:
-        less = [row for row in rented if row.gco2_g is not None and row.gco2_g < own.gco2_g]
-        staying = f"here: {figures.kwh(own.kwh)}, {figures.grams(own.gco2_g)}"
-        said.insert(
-            0, f"{staying}; {len(less)} of these emit less" if less else f"{staying}; staying is best: none emits less"
-        )
-    return Comparison(rented, speeds=True, said=tuple(said))
 
 
 def _hosts(run: story.RunStory, work: Work, names: str, there: str) -> Comparison:

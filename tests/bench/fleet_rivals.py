@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from carbontui.extensions.fleet.arrivals import to_come
 from carbontui.extensions.fleet.placing import decided, planned
-from carbontui.extensions.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite
+from carbontui.extensions.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite, to_come
 from carbontui.extensions.fleet.queue_problem import EARLIER, EXPECTED, UNDONE
 
 FULL = 0

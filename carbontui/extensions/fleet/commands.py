@@ -24,9 +24,8 @@ from carbontui.account.expected_end import without_gaps
 from carbontui.commands.support.command import Failure, refused
 from carbontui.commands.support.run_values import power
 from carbontui.extensions.fleet import queue_problem, rounds
-from carbontui.extensions.fleet.arrivals import Arrivals
 from carbontui.extensions.fleet.placing import FleetPlan
-from carbontui.extensions.fleet.problem import NEVER
+from carbontui.extensions.fleet.problem import NEVER, Arrivals
 from carbontui.extensions.fleet.queue_problem import FleetTerms, QueueProblem
 from carbontui.extensions.fleet.rounds import FleetRound, MoveLog
 from carbontui.grid import compose, opening, recorded, zones

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from carbontui.extensions.fleet.arrivals import joined
-from carbontui.extensions.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats, Ints, summed
+from carbontui.extensions.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats, Ints, joined, summed
 from carbontui.plan.dual import Response, climb
 
 PASSES_MOST = 80

@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from carbontui import units
-from carbontui.extensions.fleet.arrivals import Arrivals, to_come
 from carbontui.extensions.fleet.placing import FleetPlan
-from carbontui.extensions.fleet.problem import NEVER, FleetJobs, FleetProblem, FleetSite, Floats
+from carbontui.extensions.fleet.problem import NEVER, Arrivals, FleetJobs, FleetProblem, FleetSite, Floats, to_come
 from carbontui.slurm.queue import ClusterSize, NodeState, NotedLevel, QueuedJob, size
 from carbontui.units import J_PER_KWH
 

@@ -16,9 +16,8 @@ import numpy as np
 
 from carbontui import link, paths, units
 from carbontui.extensions.fleet import placing, queue_problem
-from carbontui.extensions.fleet.arrivals import Arrivals
 from carbontui.extensions.fleet.placing import ConstantCap, FleetPlan
-from carbontui.extensions.fleet.problem import NEVER, FleetProblem
+from carbontui.extensions.fleet.problem import NEVER, Arrivals, FleetProblem
 from carbontui.extensions.fleet.queue_problem import FleetTerms, Move, QueueProblem, iso
 from carbontui.slurm import queue
 from carbontui.slurm.queue import QueuedJob

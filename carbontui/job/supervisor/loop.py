@@ -31,12 +31,11 @@ from carbontui.job.supervisor.record.so_far import meter, pass_time, totals_so_f
 from carbontui.job.supervisor.shell.actuators import Actuators
 from carbontui.job.supervisor.shell.agent import agent_of, keep_starting
 from carbontui.job.supervisor.shell.calibrator import Calibrator
-from carbontui.job.supervisor.shell.door import Door, Faults
+from carbontui.job.supervisor.shell.door import Door, Faults, Ports
 from carbontui.job.supervisor.shell.grid import GridReader, open_feed
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.keeping import Keeping
 from carbontui.job.supervisor.shell.orders import Orders
-from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.requests import Requests
 from carbontui.job.supervisor.shell.sensors import Sensors

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from carbontui.extensions.fleet import queue_problem as fleet
-from carbontui.extensions.fleet.arrivals import PAST_S, Arrivals, to_come
 from carbontui.extensions.fleet.placing import decided
-from carbontui.extensions.fleet.problem import FleetJobs, FleetProblem, FleetSite
+from carbontui.extensions.fleet.problem import PAST_S, Arrivals, FleetJobs, FleetProblem, FleetSite, to_come
 from carbontui.extensions.fleet.queue_problem import Assumed, Cap, FleetTerms, Pool
 from carbontui.slurm import queue
 from carbontui.slurm.queue import ClusterSize

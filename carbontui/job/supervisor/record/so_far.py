@@ -1,4 +1,4 @@
-"""What a job has used so far: the account's totals for the present state."""
+"""What a job has used so far: the account's totals for the present state, and what it books the present time under."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from msgspec import structs
 
 from carbontui.account import accounts
-from carbontui.account.elapsed import GAP_S
+from carbontui.account.elapsed import GAP_S, SWITCHING, as_booked
 from carbontui.job.supervisor.core.planning import machine
-from carbontui.job.supervisor.core.rules.booking import booked_as, held_back, of_a_move
+from carbontui.job.supervisor.core.state import unloading
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState, Totals
 from carbontui.job.supervisor.record.accounting import Accounting
@@ -18,6 +18,42 @@ from carbontui.power.messages import Sample
 
 POWER_OF_S = 2.0
 """Within this after an end the watts of a board may still be those of the training."""
+MOVED = "moved"
+"""The reason of an unload for another machine."""
+
+
+def booked_as(state: JobState, inputs: Inputs) -> str:
+    """The name of a state, SWITCHING, or the reason of an exclusion (account/elapsed.py)."""
+    known, decided = state.unloading, state.decision
+    if state.spec.estimate:
+        return "estimate"
+    if (
+        inputs.child.trying
+        or state.tried.under_way
+        or (known.by == unloading.TRY and known.phase in ("asked", "leaving"))
+    ):
+        return "try"
+    if state.calibrating.level is not None or decided.why.code == "calibrating":
+        return "calibration"
+    # a second start reloads what an unload has put away; after a try it is the first of the job itself
+    reloading = inputs.starts > state.progress.starts > 0 and known.by != unloading.TRY
+    if decided.state == "running" and (reloading or state.resume_asked_mono_s is not None):
+        return SWITCHING
+    if decided.state == "unloaded" and decided.why.code == MOVED:
+        return SWITCHING
+    return as_booked(decided.state, decided.why.code)
+
+
+def of_a_move(state: JobState, inputs: Inputs, *, arriving: bool) -> bool:
+    """Whether what is drawn now is the cost of a move: leaving for another machine, or on it before the first step."""
+    decided = state.decision
+    leaving = decided.why.code == MOVED and decided.state in ("pausing", "unloaded")
+    return leaving or (arriving and booked_as(state, inputs) in ("starting", SWITCHING))
+
+
+def held_back(state: JobState) -> bool:
+    """Whether the start is held back by a decision, not just not made yet."""
+    return state.decision.state == "waiting" and state.decision.level.still
 
 
 def of_the_job(samples: Iterable[Sample], ended_wall_s: float | None) -> Iterator[Sample]:

@@ -14,8 +14,8 @@ from carbontui.job.supervisor.core.state.inputs import LimitNews
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.disk import Disk, Recorder
 from carbontui.job.supervisor.shell.calibrator import Calibrator
+from carbontui.job.supervisor.shell.door import Ports
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
-from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.server import Server
 from carbontui.power.agent.handle import AgentHandle

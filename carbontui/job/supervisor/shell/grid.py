@@ -18,8 +18,7 @@ from carbontui.job.supervisor.core.effects import Replan
 from carbontui.job.supervisor.core.planning import plan_request
 from carbontui.job.supervisor.core.planning.problem import SLOT_S
 from carbontui.job.supervisor.record.accounting import REVISED_MOST_S, Accounting
-from carbontui.job.supervisor.shell.door import Door
-from carbontui.job.supervisor.shell.ports import Ports
+from carbontui.job.supervisor.shell.door import Door, Ports
 from carbontui.job.terms.clock import Clock
 from carbontui.job.terms.spec import Options
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed

@@ -19,9 +19,8 @@ from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.disk import Disk, Recorder
 from carbontui.job.supervisor.record.handover import Handover
 from carbontui.job.supervisor.record.restoring import LastCounts
-from carbontui.job.supervisor.shell.door import Door, Faults
+from carbontui.job.supervisor.shell.door import Door, Faults, Ports
 from carbontui.job.supervisor.shell.orders import Orders
-from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.supervisor.shell.requests import Requests
 from carbontui.job.supervisor.shell.snapshot import Snapshots
 from carbontui.protocol import Statement, statement

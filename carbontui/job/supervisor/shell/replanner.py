@@ -20,9 +20,8 @@ from carbontui.job.supervisor.core.state import forbidden, plan
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.disk import Recorder
-from carbontui.job.supervisor.shell.door import Door
+from carbontui.job.supervisor.shell.door import Door, Ports
 from carbontui.job.supervisor.shell.grid import GridReader
-from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.terms import budget as budgets
 from carbontui.job.worker.handle import WorkerHandle, WorkFailed
 from carbontui.job.worker.messages import PlanAnswer

@@ -29,10 +29,9 @@ from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.chart_history import LossHistory
 from carbontui.job.supervisor.record.disk import Recorder
 from carbontui.job.supervisor.record.restoring import LastCounts
-from carbontui.job.supervisor.shell.door import Door
+from carbontui.job.supervisor.shell.door import Door, Ports
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
 from carbontui.job.supervisor.shell.orders import STORED_S, Orders
-from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.supervisor.shell.sensors import rank_of, rank_said_more
 from carbontui.job.supervisor.shell.server import Peer

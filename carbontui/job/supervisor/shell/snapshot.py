@@ -25,8 +25,8 @@ from carbontui.job.supervisor.core.view import status as view
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.disk import Disk, Recorder
 from carbontui.job.supervisor.shell import metrics
+from carbontui.job.supervisor.shell.door import Ports
 from carbontui.job.supervisor.shell.keeper_handle import KeeperHandle
-from carbontui.job.supervisor.shell.ports import Ports
 from carbontui.job.terms.spec import Options
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.power.metering import witness

@@ -1,0 +1,1 @@
+"""`%%carbontui`: a cell of a notebook as a job."""
