@@ -86,7 +86,6 @@ class Settings(Terms, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether power limits may be set if the machine permits it."""
     site_cap: str | None = None
     """One power budget for all jobs of a machine, like "1200W"; `carbontui site --cap` takes precedence."""
-    """The file in which `carbontui fleet --prices` sets the shadow price of the cluster's power budget per kWh."""
     hosts: str | None = None
     """Your other machines, like "n2,user@n3": the screen says when a job would emit less on one of them."""
     metrics: str | None = None

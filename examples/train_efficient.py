@@ -5,7 +5,7 @@
     carbontui report kit --against plain
 
 Both see the same batches in the same order and end with the same loss: the kit computes each batch in parts that fit
-the memory, in mixed precision where there is a board, while the next batch is being copied.
+the memory, in mixed precision where there is a GPU, while the next batch is being copied.
 """
 
 from __future__ import annotations

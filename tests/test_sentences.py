@@ -174,7 +174,7 @@ NO_SENTENCES = {
     "core.rules.capabilities": {
         "duty cycle",
         "carbontui run --sigstop -- ...",
-        "carbontui rehearse ",
+        "carbontui learn unload ",
     },  # JSON; commands
     "core.state.forbidden": {"daily ", forbidden.FORMS},  # what the user typed, and is to type
     "core.state.plan": {"cap "},  # the name of a level, its identity in plans and JSON

@@ -35,7 +35,7 @@ def calibrate(job: str | None, show: bool, as_json: bool, target: Path | None, s
     if (show, target is not None, source is not None).count(True) > 1:
         raise Failure("--show, --export and --import exclude each other: give one", 2)
     if as_json and not show:
-        raise Failure("--json needs --show: carbontui calibrate --show --json", 2)
+        raise Failure("--json needs --show: carbontui learn speed --show --json", 2)
     if source is not None:
         if job is not None:
             raise Failure("--import applies to every job with that script: leave out the job", 2)
@@ -53,7 +53,7 @@ def _export(job: store.Job, target: Path) -> str:
     record = records.read_json(job.dir / "job.json") or {}
     found = files.of_script(files.fingerprint(job.argv, Path(str(record.get("cwd", "/")))))
     if found is None:
-        raise Failure("no curve has been measured here for this script yet; measure one: carbontui calibrate", 3)
+        raise Failure("no curve has been measured here for this script yet; measure one: carbontui learn speed", 3)
     with refused(f"{target} cannot be written: ", OSError, code=1):
         target.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
     return f"{target}: {found.gpu} x {found.gpus}, {len(found.levels)} levels"

@@ -216,10 +216,10 @@ def _budgets(run: story.RunStory, work: Work, zone: str | None, settings: config
     from carbontui.assumed.job import within_budgets
     from carbontui.plan.problem import ProblemError
 
-    now_s = time.time()
+    now_s, caps = time.time(), _caps(run)
     outlook = _outlook(run, work, zone, settings.intensity, now_s)
     with refused("", ProblemError, code=3):
-        rows = within_budgets(work, outlook, BUDGETS, now_s, run.options.patience, caps=_caps(run))
+        rows = within_budgets(work, outlook, BUDGETS, now_s, run.options.patience, caps=caps)
     full = rows[0]
     gains = [gain(1 - (row.gco2_g or 0.0) / (full.gco2_g or 1.0), row.time_s - full.time_s) for row in rows]
     rows = [full, *(row._replace(how=f"{said}; {row.how}") for said, row in zip(gains[1:], rows[1:], strict=True))]
@@ -227,7 +227,8 @@ def _budgets(run: story.RunStory, work: Work, zone: str | None, settings: config
     own, said = next((row for row in rows if row.name == theirs), rows[0]), []
     if all((row.gco2_g or 0.0) >= (rows[0].gco2_g or 0.0) * (1 - WORTH) for row in rows):
         said.append("more time saves nothing: the plan within 1x is the best")
-    said.append("levels are from public measurements, not from your GPU: to measure it, carbontui calibrate")
+    if caps:
+        said.append("levels are from public measurements, not from your GPU: to measure it, carbontui learn speed")
     return Comparison(rows, own, said=tuple(said))
 
 

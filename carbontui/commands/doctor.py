@@ -177,10 +177,10 @@ def boundary_findings() -> list[Finding]:
         found = launch.terms(settings_for().settings, os.environ, resubmit=False)
     except (Failure, ValueError) as error:
         return [Finding("counted", "missing", str(error))]
-    limit_s, by = found["idle_limit_s"], Supply().by
+    kind, limit_s, by = found["boundary"], found["idle_limit_s"], Supply().by
     host = "as given" if found["host_w"] is not None else by or "no meter of the machine's supply"
-    still = "" if limit_s is None else f"; GPUs stand still for {figures.duration(limit_s)} at most (--idle-limit)"
-    text = f"{found['boundary']}: {SIGNS[found['boundary_why']]}; {COUNTS[found['boundary']]}{still}"
+    still = "" if limit_s is None else f"; GPUs may idle for {figures.duration(limit_s)} at most (--idle-limit)"
+    text = f"{COUNTS[kind]} (--boundary {kind}: {SIGNS[found['boundary_why']]}){still}"
     return [Finding("counted", "ok", f"{text}; host watts: {host}; PUE {found['pue']:g} ({PUES[found['pue_why']]})")]
 
 
@@ -194,7 +194,7 @@ def plan_findings() -> list[Finding]:
         job, basis = of_this_machine(settings)
         found = gives(job, zone.key, WORK_S, time.time()) if zone else []
         first, *offers = first_run.offers(zone.key, WORK_S, found, known=False) if zone and found else [""]
-        told = f"; {first} {'; '.join(offer.strip() for offer in offers)}" if offers else ""
+        told = f". {first} {'; '.join(' '.join(offer.split()) for offer in offers)}" if offers else ""
         return [Finding("plans", "ok", f"{basis}{told}")]
     return []
 
@@ -223,8 +223,6 @@ async def power_findings(mend: bool) -> list[Finding]:
             support = view.SAYS[row.support]
             text = f"{row.aspect}: {support}" + (f" ({row.why})" if row.why else "")
             found.append(Finding(row.device, ok, text, row.fix, row.aspect, support))
-        if not readings.devices:
-            found.append(Finding("gpu", "note", "no GPU answers: watts are an estimate of CPU and host"))
     except OSError as error:
         found.append(Finding("gpu", "missing", f"the agent cannot be started: {error}"))
     return found

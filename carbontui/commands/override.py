@@ -110,7 +110,7 @@ def budget(value: str, job: str | None) -> None:
 @click.option("--accept/--refuse", "accept", default=None, help="Plan with it from now on, or stop doing so.")
 def guess(job: str | None, accept: bool | None) -> None:
     """If nothing reports how many steps a training makes, the total is guessed. Plans use it once two sources agree on
-    it, an epoch has borne it out, or you accept it; --refuse lets no guess be used."""
+    it, an epoch has confirmed it, or you accept it; --refuse lets no guess be used."""
     if accept is not None:
         command(job, "guess", {"accept": accept})
         return

@@ -75,7 +75,7 @@ def _progress(status: protocol.Status, now: float, live: bool) -> Rows:
     if status.guess and not status.guess.agreed and live:
         bounds = status.guess.low, status.guess.high
         told = f"{figures.total(status.guess.steps, *bounds, at_most=status.guess.at_most)} from {status.guess.source}"
-        yield "guess", f"{told}; plan with it: carbontui guess --accept {status.job}"
+        yield "guess", f"{told}; plan with it: carbontui learn total --accept {status.job}"
     for index, gpu in enumerate(status.gpus if live else ()):
         cap = f" of {gpu.limit_w:.0f} W" if gpu.limit_w else ""
         parked = f", paused {gpu.parked_w:.0f} W" if gpu.parked_w is not None else ""
@@ -94,7 +94,7 @@ def _used(status: protocol.Status, means: str, live: bool) -> Rows:
     energy = f"{account_words.drawn(status)}{covered}{_how(status, 'energy_wall_kwh')}"
     yield "energy", figures.NOT_METERED if unmetered else energy
     if status.boundary is not None and status.boundary.counted:
-        yield "counted", f"{status.boundary.counted} [{status.boundary.kind}: {status.boundary.why}]"
+        yield "counted", f"{status.boundary.counted} [--boundary {status.boundary.kind}: {status.boundary.why}]"
     yield from (("besides", account_words.excluded(apart)) for apart in status.excluded)
     yield from account_words.of_places(status)
     if status.estimate is not None:

@@ -77,7 +77,8 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
         between = f"{form.between(form.kwh, whole.lo_kwh, whole.hi_kwh)}: with what it idles, and the host"
         found.append(Figure("whole machine", form.kwh(whole.energy_kwh), between))
     if status.boundary is not None and status.boundary.counted:
-        found.append(Figure("counted", status.boundary.kind, f"{status.boundary.counted} ({status.boundary.why})"))
+        basis = f"{status.boundary.counted}; --boundary {status.boundary.kind}: {status.boundary.why}"
+        found.append(Figure("counted", sources.COUNTS[status.boundary.kind], basis))
     if metered_for := words.metered(status):
         found.append(Figure("metered", metered_for, "of the time that the account covers"))
     if story.energy_gpu_kwh:

@@ -136,9 +136,8 @@ def decisions(story: RunStory) -> list[str]:
         if made.kind == "state" and made.state == "pausing":
             continue  # the pause itself follows
         who = "" if made.kind == "state" else "a user: "
-        line = f"{figures.clock(made.at_s, story):>12}  {who}{made.text}"
-        if not found or found[-1] != line:  # a state that was entered anew for the same reason is told once
-            found.append(line)
+        if not found or not found[-1].endswith(f"  {who}{made.text}"):  # entered anew for the same reason: told once
+            found.append(f"{figures.clock(made.at_s, story):>12}  {who}{made.text}")
     if len(found) <= SHOWN:
         return found
     half = SHOWN // 2

@@ -56,7 +56,7 @@ NOTICES: Table = {
     "nodes_unread": "watts are unknown without {names:list}",
     "site_budget_broken": "the site budget of {cap:watts} cannot be kept: "
     "the jobs of this machine draw at least {least:watts}",
-    "rehearsal_offered": "for long pauses it could be unloaded, after a test of that: carbontui rehearse {job}",
+    "rehearsal_offered": "for long pauses it could be unloaded, after a test of that: carbontui learn unload {job}",
     # boards
     "of_board": "{board}: {text}",
     "boards_unseen": "{count} of its GPUs cannot be seen any more: watts are unknown without them",

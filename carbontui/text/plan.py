@@ -150,7 +150,7 @@ def curve_assumed(*, now_s: float, basis: str, error: float, takes_s: tuple[floa
     if takes_s is None:
         return told
     low, high = (figures.duration(seconds) for seconds in takes_s)
-    return f"{told} Measuring them on this job would pay: carbontui calibrate ({low} to {high})."
+    return f"{told} Measuring them on this job would pay: carbontui learn speed ({low} to {high})."
 
 
 def certificate(of: Certificate) -> str:

@@ -64,9 +64,9 @@ REASONS: Table = {
     "the training; raise it",
     "captured": "no step seen since {step}: {cause}",
     "work_guessed": "at full speed: {steps} total steps are a guess, from {source}, not confirmed yet; "
-    "accept it: g, or carbontui guess --accept",
-    "work_unknown": "at full speed: the amount of work is not known yet; "
-    "say it at the start with --work 8h or --steps N, or in the script: carbontui.report(total=N)",
+    "accept it: g, or carbontui learn total --accept",
+    "work_unknown": "at full speed: total steps unknown; "
+    "say them at the start with --work 8h or --steps N, or in the script: carbontui.report(total=N)",
     "work_endless": "at full speed: {steps} steps would take years; "
     "say it at the start with --work 8h or --steps N, or in the script: carbontui.report(total=N)",
     "work_measured_first": "at full speed: measuring the speed of a step first",

@@ -95,7 +95,7 @@ def curve_lines(curve: Any) -> list[str]:
         lines.append(f"  pause {curve.pause_s:.1f} s, resume {curve.resume_s:.1f} s")
     if curve.basis == "public":
         lines.append(
-            "  from public measurements of other trainings on other GPUs (Zeus, NSDI 2023): carbontui calibrate"
+            "  from public measurements of other trainings on other GPUs (Zeus, NSDI 2023): carbontui learn speed"
         )
     if curve.basis == "imported":
         lines.append("  imported: measured on another GPU of this model, which adds 4 %")
@@ -159,7 +159,7 @@ REPLIES: Table = {
     "allowed": "it may run {hours:list} again",
     # measuring
     "calibrating": "calibrating: {low_s:duration}, up to {high_s:duration} if steps vary much; "
-    "then see: carbontui calibrate --show",
+    "then see: carbontui learn speed --show",
     "curve": _curve,
     "guess_taken": "planning with {steps:count} steps, guessed from {source}",
     "guess_left": "not planning with {steps:count} steps, guessed from {source}",

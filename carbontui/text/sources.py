@@ -123,7 +123,7 @@ SIGNS = {
     "kubernetes": "in a Kubernetes pod",
     "cloud": "a cloud provider's machine",
     "rented": "a price per GPU hour is set",
-    "workstation": "no scheduler and no provider was found",
+    "workstation": "no Slurm or cloud found",
 }
 """Why a boundary was chosen."""
 PUES = {
@@ -137,8 +137,8 @@ PUES = {
 """Where a PUE comes from."""
 
 COUNTS = {
-    "held": "held: pauses and waits count",
-    "always-on": "above idle: always on",
+    "held": "reserved: pauses and waits count",
+    "always-on": "above idle: on anyway",
     "given-back": "while it has the GPUs",
 }
 """What the account counts, beside its energy."""

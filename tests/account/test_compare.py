@@ -158,6 +158,12 @@ def test_budgets_use_the_jobs_zone_and_say_when_more_time_saves_nothing(tmp_path
     assert flat.exit_code == 0 and "estimated: yours: 300" in flat.output
     assert "1.5x, 2x, 3x" in flat.output, "one plan, one line"
     assert re.search(r"−\d+ % CO2, \d.* later; certified", run("--budgets").output), "hours stand beside percent"
+    uncapped = CliRunner().invoke(
+        cli.cli,
+        ["compare", runs.make(tmp_path, job="cdefgh", cap=False).id, "--budgets"],
+        env={"CARBONTUI_HOME": str(tmp_path), "CARBONTUI_OFFLINE": "1"},
+    )
+    assert uncapped.exit_code == 0 and "learn speed" in flat.output and "learn speed" not in uncapped.output
     rows = json.loads(run("--budgets", "--json").output)
     assert [row["name"] for row in rows] == ["1x", "1.5x", "2x", "3x"]
     assert [line.split()[0] for line in run("--budgets").output.splitlines() if "<- here" in line] == ["2x"]

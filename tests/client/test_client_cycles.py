@@ -121,7 +121,7 @@ def note(ranks: int, steps: int, verdicts: list[dict]) -> None:
         "# Unload and resume, again and again",
         "",
         f"Made by test_client_cycles.py on {datetime.now(timezone.utc):%Y-%m-%d}, torch {torch.__version__} on CPU,",
-        "2 shared vCPU, Linux: `carbontui rehearse` with the real keeper and supervisor. Seconds are medians, on a",
+        "2 shared vCPU, Linux: `carbontui learn unload` with the real keeper and supervisor. Seconds are medians, on a",
         f"machine with other work (load {os.getloadavg()[2]:.0f}); what was asked for gets no rest from the keeper.",
         "",
         "| training | cycles | optimizer steps | of the plain run | weights | leave | come back |",

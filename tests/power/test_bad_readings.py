@@ -84,7 +84,7 @@ def test_garbage_watts_are_not_shown_and_do_not_give_up_a_cap(bench: Callable[..
     assert job.sim.get("limit_mw") == 400_000 and job.sim.get("locked_mhz") == 0
     assert all((reading.power_w or 0) <= 700 for reading in job.readings)
     assert job.reading.power_w is None
-    assert job.reading.why["power_w"] == "the driver reports 3700 W, more than a board of 700 W can draw"
+    assert job.reading.why["power_w"] == "the driver reports 3700 W, more than a GPU of 700 W can draw"
     assert job.reading.caps["limit"].support == "yes" and job.reading.caps["power"].support == "not_supported"
     job.sim.set("garbage_w", 0)
     job.seconds(5, watts=400)
@@ -98,7 +98,7 @@ def test_no_watts_are_no_watts_and_the_energy_goes_on(bench: Callable[..., Bench
     start_j, metered_j = job.sim.get("energy_j"), job.meter.joules(job.uuids[0])
     job.sim.set("power_zero", 1)
     job.seconds(20)
-    assert job.reading.power_w is None and "0 W, which no powered board draws" in job.reading.why["power_w"]
+    assert job.reading.power_w is None and "0 W, which no powered GPU draws" in job.reading.why["power_w"]
     job.sim.set("power_zero", 0)
     job.seconds(20)
     assert job.joules_since(start_j, metered_j) == pytest.approx(0, abs=0.02)

@@ -77,7 +77,7 @@ def test_a_measured_curve_stays_and_what_was_brought_is_found(tmp_path: Path) ->
     assert files.load("NVIDIA H100 80GB HBM3", 1, "x", tmp_path).basis == "imported"
     assert files.of_script("x", tmp_path) is None, "only what was measured here is carried on"
     files.save(measured(), tmp_path)
-    with pytest.raises(OSError, match="measured on these boards stays"):
+    with pytest.raises(OSError, match="measured on these GPUs stays"):
         files.save(imported(measured()), tmp_path)
     assert files.of_script("x", tmp_path) == measured()
 
@@ -123,7 +123,7 @@ def test_a_job_without_calibration_plans_with_public_or_brought_curves(
     plan = until(
         lambda: (p := house.cli("plan", job.id).stdout) and "cap " in p and p, what="a plan with caps", every=0.5
     )
-    assert "public measurements of other trainings" in plan and "would pay: carbontui calibrate" in plan
+    assert "public measurements of other trainings" in plan and "would pay: carbontui learn speed" in plan
     assert "nothing was measured" not in plan and house.cli("calibrate", "--export", "x", job.id).returncode == 3
     house.cli("stop", "--now", "--yes", job.id, check=True)
     assert sim.get("limit_mw") == 700_000

@@ -86,7 +86,7 @@ def test_a_limit_rounded_to_whole_steps_is_told_as_it_is(machine_with: Callable,
     job = OneJob(sim, tmp_path)
     job.agent.backend.set_limit_mw = lambda _uuid, mw: sim.set("limit_mw", mw // 25_000 * 25_000)
     job.seconds(2, 410.0)
-    assert job.outcomes == ["this board takes 400 W, not 410 W"]
+    assert job.outcomes == ["this GPU takes 400 W, not 410 W"]
     assert job.readings.devices[0].limit_found_w == 700.0
     job.seconds(2)
     assert sim.get("limit_mw") == 700_000

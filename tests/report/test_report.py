@@ -192,7 +192,7 @@ def test_methods_are_a_sentence_to_cite_a_paragraph_and_what_it_ran_on(home, tol
     assert f"{form.kwh(other.energy_wall_kwh)} above idle and emitted {form.grams(other.gco2_g)} CO2" in sentence
     assert (
         "2 x H100" in sentence
-        and "boundary above idle: always on" in sentence
+        and "boundary above idle: on anyway" in sentence
         and "at the wall" not in sentence + paragraph
     )
     assert "commit of the script: 0a1b2c, with uncommitted changes" in rest and "driver: not known" in rest
@@ -384,6 +384,12 @@ def test_a_long_run_is_told_by_day_and_its_decisions_are_folded(home):
     assert text.index("<details>") < text.index("unloaded by the plan") < text.index("</details>")
     assert "## Per day" in formats.markdown(long) and len(formats.numbers(long)["by_day"]) == len(long.days)
     assert "<details>" not in formats.html(story.build(runs.make(home, name="day.py", job="abc234")))
+
+
+def test_a_decision_entered_anew_for_the_same_reason_is_told_once(told):
+    first = next(made for made in told.decisions if made.kind == "state" and made.state != "pausing")
+    twice = replace(told, decisions=(first, replace(first, at_s=first.at_s + 7200.0, state="running")))
+    assert len(run_text.decisions(twice)) == 1
 
 
 def test_a_short_run_gives_its_last_epoch_no_more_than_its_time(home):

@@ -41,7 +41,7 @@ LOG = (
 )
 
 ABILITIES = (
-    p.Ability("GPU 0 NVIDIA H100 80GB HBM3", "energy counter", "supported", "energy counter of the board"),
+    p.Ability("GPU 0 NVIDIA H100 80GB HBM3", "energy counter", "supported", "energy counter of the GPU"),
     p.Ability("GPU 0 NVIDIA H100 80GB HBM3", "power", "supported", "1 s average"),
     p.Ability("GPU 0 NVIDIA H100 80GB HBM3", "power limit", "supported", "200-700 W, now 250 W"),
     p.Ability(

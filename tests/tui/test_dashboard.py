@@ -641,6 +641,9 @@ def test_the_knob_stands_at_the_budget_not_at_the_plans_end() -> None:
         slider.show_choice(view_state, None)
         places.append("".join(text for text, _ in slider.draw(60, 3)[0]).index("●"))
     assert places[0] == pytest.approx(places[1], abs=2) and places[0] > 10
+    longer = structs.replace(shown.frontier, reference_s=shown.frontier.reference_s * 1.3)
+    slider.show_choice(replace(shown, frontier=longer), None)
+    assert "1.80×" in "".join(text for text, _ in slider.draw(60, 3)[0]), "as status says it, whatever the work is now"
 
 
 async def test_a_board_that_others_use_shows_how_much_of_it_is_this_jobs(stage: Any) -> None:

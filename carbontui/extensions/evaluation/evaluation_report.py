@@ -41,7 +41,7 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: 
         "",
         "A job of 650 W is off before its start, draws 90 W while paused, and takes 20 s to pause and 45 s to resume; "
         "speeds under caps: the mean of 24 published trainings on V100, A40, Quadro RTX 6000 and P100. Given-back: "
-        "nothing is charged while it waits to start. Held: a machine of 60 or 250 W beside the board is charged from "
+        "nothing is charged while it waits to start. Held: a machine of 60 or 250 W beside the GPU is charged from "
         "the first moment to the finish. The best constant cap and foresight know the future. Savings: CO2 against "
         "running now, mean of the jobs; worst: the job that ended highest above running now (below zero: even that one "
         "saved), and above the constant cap; later: hours after running now; g/h: grams saved by each of these hours.",
@@ -70,7 +70,7 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: 
         lines += _crossed([*day, *varied], lambda g: g["variant"] or "CO2 alone, all known", _setting, _otherwise)
     if of_boards:
         of = f"24 h within 2x, {len(of_boards[0]['jobs'])} starts per grid, mean of its trainings (least to most)"
-        lines += ["", f"## By board: ours, the best constant cap, perfect foresight ({of}, %)", ""]
+        lines += ["", f"## By GPU: ours, the best constant cap, perfect foresight ({of}, %)", ""]
         lines += _crossed(of_boards, lambda g: g["board"], lambda g: g["boundary"], _band)
     lines += [f"\n![{name}]({name})" for name in pictures]
     lines += ["", "## Data", "", "| data | file | sha256 |", "|---|---|---|"]

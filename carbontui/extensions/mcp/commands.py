@@ -12,7 +12,7 @@ from carbontui import __version__, link, paths
 from carbontui.commands.support.command import refused
 from carbontui.extensions.mcp import tools
 
-MISSING = 'mcp needs the extra "mcp": pip install "carbontui[mcp]" ('
+MISSING = 'mcp needs the extra "mcp": pip install "carbontui[mcp]"; '
 PAGES = {
     "concepts": ("docs/concepts.md", "What is planned, measured and counted, and how."),
     "verbs": ("docs/reference/verbs.md", "The commands that a person has."),

@@ -13,7 +13,7 @@ from carbontui import link
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Count, any_jobs, refused
 
-MISSING = 'web needs the extra "web": pip install "carbontui[web]" ('
+MISSING = 'web needs the extra "web": pip install "carbontui[web]"; '
 
 
 @click.command()

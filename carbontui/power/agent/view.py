@@ -79,7 +79,7 @@ def reading(
     if info.mig:
         why["util"] = "MIG: utilisation exists per slice only"
         caps["power"] = Capability(
-            caps["power"].support, f"{caps['power'].why}; the whole board, shared by its MIG slices"
+            caps["power"].support, f"{caps['power'].why}; the whole GPU, shared by its MIG slices"
         )
     return Reading(
         **shared(info, Reading),
@@ -150,8 +150,8 @@ def table(readings: Readings) -> tuple[CapabilityRow, ...]:
     """All rows: each GPU, then CPU and memory. Without a GPU the first row says so."""
     rows: list[CapabilityRow] = []
     if not readings.devices and not readings.absent:
-        why = next(iter(readings.notices), "no driver of NVIDIA or AMD boards on this machine")
-        rows.append(CapabilityRow("GPU", "any", "not_supported", f"{why}: CPU and host are counted alone", ""))
+        why = next(iter(readings.notices), "no NVIDIA or AMD driver")
+        rows.append(CapabilityRow("GPU", "any", "not_supported", f"{why}: CPU and memory only", ""))
     for reading in readings.devices:
         rows += _gpu(reading)
     for index, why in readings.absent:

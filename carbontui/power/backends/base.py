@@ -153,15 +153,15 @@ class Backend:
 
     def limit_mw(self, uuid: str) -> int:
         """The limit in force. Raises DeviceError."""
-        raise DeviceError(NOT_SUPPORTED, "no driver shows this board")
+        raise DeviceError(NOT_SUPPORTED, "no driver shows this GPU")
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
         """Raises DeviceError."""
-        raise DeviceError(NOT_SUPPORTED, "no driver shows this board")
+        raise DeviceError(NOT_SUPPORTED, "no driver shows this GPU")
 
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:
         """Keep the clock at or below `mhz`; None lifts the lock. A lock cannot be read. Raises DeviceError."""
-        raise DeviceError(NOT_SUPPORTED, "no clock of this board can be locked")
+        raise DeviceError(NOT_SUPPORTED, "no clock of this GPU can be locked")
 
     def processes(self, uuid: str) -> dict[int, int]:
         """Compute processes and the bytes each holds. Raises DeviceError."""
@@ -196,7 +196,7 @@ def measure_caps(raw: RawReading, maker: str = "nvidia") -> dict[str, Capability
         return {"energy": lost, "power": lost, "limit": lost}
     caps: dict[str, Capability] = {}
     if raw.energy_uj is not None:
-        caps["energy"] = Capability("yes", "energy counter of the board")
+        caps["energy"] = Capability("yes", "energy counter of the GPU")
     else:
         # tests/bench/results/power.md: bursts in phase with a sensor that is on 25 of each 100 ms, and drifting ones
         rough = ""
@@ -258,9 +258,9 @@ def checked(info: DeviceInfo, raw: RawReading) -> RawReading:
     if raw.temp_c is not None and not 0 <= raw.temp_c <= HOTTEST_C:
         doubts.append(("temp_c", f"the driver reports {raw.temp_c:.0f} °C"))
     if raw.sm_mhz is not None and top_mhz and not 0 <= raw.sm_mhz <= 2 * top_mhz:
-        doubts.append(("sm_mhz", f"the driver reports {raw.sm_mhz:.0f} MHz, the board's clock ends at {top_mhz} MHz"))
+        doubts.append(("sm_mhz", f"the driver reports {raw.sm_mhz:.0f} MHz, the GPU's clock ends at {top_mhz} MHz"))
     if raw.memory_used_b is not None and memory_b and raw.memory_used_b > memory_b:
-        doubts.append(("memory_used_b", "the driver reports more memory in use than the board has"))
+        doubts.append(("memory_used_b", "the driver reports more memory in use than the GPU has"))
     if not doubts:
         return raw
     unknown = {"limit_mw" if field == "limit_w" else field: None for field, _ in doubts}
@@ -272,15 +272,13 @@ def limit_doubt(info: DeviceInfo, limit_mw: int) -> str:
     low, high = info.limit_min_mw or 0, info.limit_max_mw or MAX_LIMIT_W * 1000
     if limit_mw > 0 and low / LIMIT_SLACK <= limit_mw <= high * LIMIT_SLACK:
         return ""
-    return (
-        f"the driver reports a limit of {limit_mw / 1000:.0f} W, the board takes {low / 1000:.0f}-{high / 1000:.0f} W"
-    )
+    return f"the driver reports a limit of {limit_mw / 1000:.0f} W, the GPU takes {low / 1000:.0f}-{high / 1000:.0f} W"
 
 
 def _power_doubt(info: DeviceInfo, power_w: float, kind: PowerKind | None) -> str:
     if power_w < LOWEST_W:
-        return f"the driver reports {power_w:.0f} W, which no powered board draws"
+        return f"the driver reports {power_w:.0f} W, which no powered GPU draws"
     top_w = info.limit_max_mw / 1000 if info.limit_max_mw else MAX_LIMIT_W
     if power_w > EXCESS[kind or "unspecified"] * top_w:
-        return f"the driver reports {power_w:.0f} W, more than a board of {top_w:.0f} W can draw"
+        return f"the driver reports {power_w:.0f} W, more than a GPU of {top_w:.0f} W can draw"
     return ""

@@ -276,7 +276,7 @@ class NvmlBackend(Backend):
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
         if self._infos[uuid].mig:
-            raise DeviceError(base.NOT_SUPPORTED, "MIG slices share the board")
+            raise DeviceError(base.NOT_SUPPORTED, "MIG slices share the GPU")
         self._call("nvmlDeviceSetPowerManagementLimit", self._handles[uuid], milliwatts)
 
     def lock_clocks(self, uuid: str, mhz: int | None) -> None:

@@ -90,7 +90,7 @@ class Capd:
         uuid = request.uuid
         known = {info.uuid for info in self.backend.devices()}
         if uuid not in known:
-            return wire.CapdAnswer(False, base.INVALID, "no such board")
+            return wire.CapdAnswer(False, base.INVALID, "no such GPU")
         if self._busy(caller.uid):
             return wire.CapdAnswer(False, wire.SOON, "too many requests")
         if refusal := self._refusal(caller, uuid):
@@ -119,7 +119,7 @@ class Capd:
         for uuid, holder in list(self._holders.items()):
             with contextlib.suppress(DeviceError):
                 if self._foreign(self.backend.everyone(uuid), holder.uid):
-                    self._restore(uuid, "somebody else uses the board now")
+                    self._restore(uuid, "somebody else uses the GPU now")
         for uuid in self._limiter.active():
             if uuid not in self._holders:  # the driver refused before
                 self._restore(uuid, "again")

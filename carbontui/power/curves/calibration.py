@@ -258,7 +258,7 @@ class Calibration:
             if waited >= self.spec.settle_s:
                 self._window.append(now)
             if waited < self.spec.settle_s + self.spec.measure_s:
-                return self._wait("measuring parked watts")
+                return self._wait("measuring watts while paused")
             if self._unreadable():
                 return GivenUp(NO_WATTS)
             self._parked = self._watts()

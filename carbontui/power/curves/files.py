@@ -47,7 +47,7 @@ def save(curve: Curve, directory: Path | None = None) -> Path:
     target = path(curve.gpu, curve.gpus, curve.fingerprint, directory)
     before = load(curve.gpu, curve.gpus, curve.fingerprint, directory)
     if curve.basis != "measured" and before is not None and before.basis == "measured":
-        raise OSError("the curve measured on these boards stays")
+        raise OSError("the curve measured on these GPUs stays")
     if curve.note and before is not None and not before.note and before.simulated == curve.simulated:
         raise OSError("the curve of an earlier run knows caps, this one does not")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def read(file: Path) -> Curve:
     if found.schema != SCHEMA:
         raise ValueError(f"its schema is {found.schema!r}, not {SCHEMA}")
     if found.simulated:
-        raise ValueError("it is of a simulated board")
+        raise ValueError("it is of a simulated GPU")
     fulls = [point for point in found.points if point.kind == "full"]
     if len(fulls) != 1 or not found.levels or len(found.points) > POINTS_MAX or not 1 <= found.gpus <= POINTS_MAX:
         raise ValueError("it needs one level at full speed and at least one under a cap")

@@ -151,7 +151,7 @@ class BoardLimit:
         if self.info.mig or not top:
             support, why = (
                 "not_supported",
-                "MIG slices share this board" if self.info.mig else "no clock range is named",
+                "MIG slices share this GPU" if self.info.mig else "no clock range is named",
             )
         elif self.because:
             support, why = "yes", f"up to {top} MHz, not tried yet; {UNREADABLE_LOCK}"
@@ -233,7 +233,7 @@ def observe(board: BoardLimit, raw: RawReading, now_s: float) -> Step:
     board = replace(board, over_since_s=since_s)
     if since_s is None or now_s - since_s < JUDGE_S:
         return board, None
-    why = f"accepted, but the board still drew {power_w:.0f} W under {limit_mw / 1000:.0f} W"
+    why = f"accepted, but the GPU still drew {power_w:.0f} W under {limit_mw / 1000:.0f} W"
     because = "its power limit has no effect"
     return _give_up(board, "no_effect", Capability("no_effect", why), now, limit_mw / 1000, because)
 
@@ -376,7 +376,7 @@ def _restored(board: BoardLimit, now: Now) -> Step:
 
 def _not_restored(board: BoardLimit, now: Now) -> Step:
     """Ours stays in force, and its lease with it; the command that restores it is named."""
-    error = now.error or DeviceError(base.UNKNOWN, f"the board stays at {(now.limit_mw or 0) / 1000:.0f} W")
+    error = now.error or DeviceError(base.UNKNOWN, f"the GPU stays at {(now.limit_mw or 0) / 1000:.0f} W")
     code = error.code if isinstance(error, DeviceError) else base.UNKNOWN
     fix = "" if code == base.GPU_IS_LOST or board.lease is None else board.lease.fix
     notice = f"limit not restored ({error}); " + (f"run: {fix}" if fix else "a reset of the GPU or a reboot does that")
@@ -445,6 +445,6 @@ def _steer(board: BoardLimit, steering: Steering, now: Now) -> Step:
 def _lower(asked_w: float, wanted_mw: int, set_mw: int) -> str:
     """The note for a cap that is not what was requested; '' otherwise."""
     if abs(wanted_mw - set_mw) > TOLERANCE_MW:
-        return f"this board takes {set_mw / 1000:g} W, not {wanted_mw / 1000:g} W"
+        return f"this GPU takes {set_mw / 1000:g} W, not {wanted_mw / 1000:g} W"
     lower = asked_w * 1000 - set_mw > TOLERANCE_MW
     return f"{asked_w:g} W is above the limit found: {set_mw / 1000:g} W" if lower else ""

@@ -70,7 +70,7 @@ class Limiter:
             board = replace(board, cap=refused)
         asking, why = not self.monitor or self.probing, no_range(info)
         if info.mig:
-            why = "MIG slices share this board and its limit"
+            why = "MIG slices share this GPU and its limit"
         elif (why or now.limit_mw is None) and info.clock_max_mhz and asking:
             because = why or "its power limit cannot be read"
             board, why = by_clocks(board, because, Capability("not_supported", because)), ""

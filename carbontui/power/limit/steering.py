@@ -77,7 +77,7 @@ class Steering:
         if self.above >= READINGS:
             return LockGivenUp("no_effect", f"clocks ran above {self.mhz} MHz all the same")
         if self.over >= READINGS and self.mhz <= self._lowest():
-            why = f"even at {self.mhz} MHz the board draws more than {self.wanted_w:.0f} W"
+            why = f"even at {self.mhz} MHz the GPU draws more than {self.wanted_w:.0f} W"
             return LockGivenUp("out_of_range", why)
         return None
 

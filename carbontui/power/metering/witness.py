@@ -154,7 +154,7 @@ def of_machine(readings: Readings, counters: Mapping[str, MeterVerdict], *, assu
         found.append(MeterVerdict(f"{one.label} power", scope, "refused" if why else "believed", why))
     found += readings.host.witnesses
     if assumed:
-        found.append(MeterVerdict("default of the host", "node", "doubted", "assumed from the boards' limits"))
+        found.append(MeterVerdict("default of the host", "node", "doubted", "assumed from the GPUs' limits"))
     return found
 
 
@@ -216,11 +216,11 @@ class CheckedCounter(Struct):
         """What is said of it."""
         what: tuple[str, Scope] = ("energy counter", "gpu")
         off = 0.0 if self.ratio is None else self.ratio - 1.0
-        why = f"{figures.signed(off, figures.percent)} off its board's power" if abs(off) >= SAID else ""
+        why = f"{figures.signed(off, figures.percent)} off its GPU's power" if abs(off) >= SAID else ""
         if self.trust == "doubted":
             return MeterVerdict(*what, "refused", f"{why or WHY[self.trust]}: power is integrated", self.ratio)
         if self.trust == "new":
-            why = "compared with its board's power for less than a minute" + (f": {why}" if why else "")
+            why = "compared with its GPU's power for less than a minute" + (f": {why}" if why else "")
         why = WHY.get(self.trust, why)
         return MeterVerdict(*what, "doubted" if why else "believed", why, self.ratio)
 

@@ -59,14 +59,14 @@ NUMBERS = {
     "power_w": "power",
     "steps_total": "total steps",
 }
-OF_A_BOARD = {"power_w": "watts", "parked_w": "parked", "limit_w": "cap"}
+OF_A_BOARD = {"power_w": "watts", "parked_w": "watts while paused", "limit_w": "cap"}
 
 
 def number_name(field: str) -> str:
-    """What the screen calls a field of the status: 'gpus.0.parked_w' is 'board 0 parked'."""
+    """What the screen calls a field of the status: 'gpus.0.power_w' is 'GPU 0 watts'."""
     if field.startswith("gpus."):
         _, index, last = field.split(".", 2)
-        return f"board {index} {OF_A_BOARD.get(last, last)}"
+        return f"GPU {index} {OF_A_BOARD.get(last, last)}"
     return NUMBERS.get(field, field)
 
 
@@ -130,4 +130,4 @@ def curve_rows(answer: protocol.AbilitiesAnswer, view_state: ViewState) -> list[
     rows += [row] if levels else []
     rows += [[(line, "dim")] for line in (plan.curve_note.splitlines() if plan else ())]
     rows += [[(line, "text")] for line in answer.curve]
-    return rows if answer.curve or levels else [*rows, [("not measured yet: carbontui calibrate", "dim")]]
+    return rows if answer.curve or levels else [*rows, [("not measured yet: carbontui learn speed", "dim")]]

@@ -29,7 +29,10 @@ class BudgetSlider(FrontierChart):
             index = choice.index if choice.index is not None else budget.nearest_to(view_state, choice, index)
         due_s = budget.in_force(view_state) if choice is None else choice.due_s()
         finish_s = frontier.points[index].finish_s if due_s is None else due_s - view_state.start_s
-        word = f"{finish_s / frontier.reference_s:.2f}×" if frontier.reference_s else figures.duration(finish_s)
+        factor = finish_s / frontier.reference_s if frontier.reference_s else None
+        if choice is None and view_state.status.budget is not None:
+            factor = view_state.status.budget.factor or factor  # the reference is by the work as it is known now
+        word = f"{factor:.2f}×" if factor else figures.duration(finish_s)
         if choice is not None and choice.index is None:
             word = choice.budget[:8]
         columns = width - 11
@@ -44,7 +47,7 @@ class BudgetSlider(FrontierChart):
     def _fixed(self, view_state: ViewState, width: int) -> CellRow:
         current = view_state.status.budget
         if current is None or not current.work_known:
-            return [(" amount of work not known", "dim")]
+            return [(" total steps unknown", "dim")]
         factor = f"{current.factor:.2f}×" if current.factor else ""
         told: CellRow = [(f" budget {factor}", "dim")]
         return spread(width, told, self._deadline(view_state, told, width))

@@ -69,7 +69,7 @@ def test_what_cannot_be_done_on_a_board_has_its_reason_and_its_repair():
 
 def test_without_a_gpu_the_first_row_says_so_and_the_host_is_still_there():
     found = rows(job_state(), inputs(readings=Readings(mono_s=1.0, host=HostReading(source="load"))))
-    assert "CPU and host are counted alone" in found[("GPU", "any")].why
+    assert "CPU and memory only" in found[("GPU", "any")].why
     assert ("host", "CPU packages") in found
 
 

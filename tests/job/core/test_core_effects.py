@@ -222,6 +222,13 @@ def test_a_change_of_state_is_journaled_and_logged_once():
     assert found(fx.Record, after, after) == []
 
 
+def test_another_cap_of_the_plan_is_an_event_and_one_of_a_budget_only_another_figure():
+    for code, events in (("plan", 1), ("allowance", 0)):
+        before = job_state(decision=decision("throttled", "cap 410 W", code))
+        after = replace(before, decision=decision("throttled", "cap 490 W", code))
+        assert len(found(fx.Record, before, after)) == events
+
+
 def test_a_clock_that_moves_in_a_sentence_is_no_event():
     after = replace(RUNNING, decision=decided("running", "full", "plan", "at full speed until 12:15"))
     assert found(fx.Record, RUNNING, after) == [] and found(fx.LogLine, RUNNING, after) == []

@@ -43,7 +43,8 @@ def test_a_guess_is_shown_with_its_source_and_nothing_is_planned_with_it():
     assert job.progress.total_s is None
     assert told(job).guess == protocol.Guess(5000, GUESS[1], agreed=False, low=10) and told(job).steps_total is None
     why = drawn(finish.why_no_shifting(job, inputs()))
-    assert "5000 total steps are a guess, from CosineAnnealingLR(T_max=)" in why and "carbontui guess --accept" in why
+    assert "5000 total steps are a guess, from CosineAnnealingLR(T_max=)" in why
+    assert "carbontui learn total --accept" in why
 
 
 def test_once_a_person_agrees_it_is_planned_with_and_still_called_a_guess():

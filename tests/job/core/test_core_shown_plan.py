@@ -169,7 +169,7 @@ def test_a_plan_says_what_its_caps_rest_on_and_whether_measuring_them_would_pay(
     )
     told = note(known_by("public"), *hours)
     assert "public measurements of other trainings: joules per step ±6 %" in told
-    assert told.endswith("would pay: carbontui calibrate (5 min to 15 min).")
+    assert told.endswith("would pay: carbontui learn speed (5 min to 15 min).")
     brief = note(known_by("imported", speed_se=0.01), CAP)
     assert "another GPU of this model" in brief and "would pay" not in brief, "a quarter of an hour is not worth it"
 

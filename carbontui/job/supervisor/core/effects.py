@@ -252,9 +252,9 @@ def _allowance_changes(before: JobState, after: JobState, inputs: Inputs) -> lis
 
 
 def _key(decision: Decision) -> tuple[object, ...]:
-    """What counts as a change: state, reason, and why no step is seen once known; else only figures are new."""
+    """What counts as a change: state, reason, level of the plan, why no step is seen once known; else only figures."""
     unseen = decision.why.said if decision.why.code == "no_client" and decision.state == "running" else None
-    return decision.state, decision.why.code, unseen
+    return decision.state, decision.why.code, decision.level.name if decision.why.code == "plan" else "", unseen
 
 
 def _announcements(before: JobState, after: JobState, inputs: Inputs) -> tuple[Effect, ...]:

@@ -89,7 +89,7 @@ def of_training(state: JobState, inputs: Inputs) -> tuple[Skill, ...]:
     elif any(rank.can_unload for rank in inputs.ranks):
         known = state.unloading
         tried = known.result if known.resumes is not None and known.result else statement("never_tried")
-        fix = "" if known.resumes else f"carbontui rehearse {state.spec.job}"
+        fix = "" if known.resumes else f"carbontui learn unload {state.spec.job}"
         unload = Skill("unload", "yes", statement("can_unload", tried=tried), fix)
     return (
         Skill("pause", "yes", statement("can_pause", processes=many, took_s=took_s)),
