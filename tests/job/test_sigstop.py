@@ -73,7 +73,7 @@ def test_it_is_paused_only_once_it_stands_and_a_refusal_says_why():
     assert not asked.freeze and "2 processes use H100" in drawn(decision)
     assert "--sigstop" in drawn(paused(sigstop=False)[1]), "without it the way to get it is named"
     refused = drawn(paused(guarded=False)[1])
-    assert "keeper" in refused and "is gone" in refused and "--sigstop" not in refused, (
+    assert "monitor process" in refused and "is gone" in refused and "--sigstop" not in refused, (
         "who asked for it is not told to"
     )
 
