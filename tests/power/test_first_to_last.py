@@ -74,13 +74,13 @@ def test_a_board_without_a_counter_is_read_from_the_start_on_until_an_agent_is_t
 ) -> None:
     sim = machine_with()
     sim.set("has_counter", 0)
-    sim.load(1.0)
+    sim.load(0.0)
     script = Path(__file__).parents[2] / "carbontui" / "power" / "backends" / "first_count.py"
     target = tmp_path / "first-count.json"
     process = subprocess.Popen([sys.executable, "-I", "-S", script, target], env={**os.environ, **sim.env()})
     (row,) = until(lambda: target.exists() and json.loads(target.read_text()), what="the first row")
-    sim.load(0.0)
-    until(lambda: json.loads(target.read_text())[0][4] < 0.8 * row[4], what="a mean that has sunk")
+    sim.load(1.0)
+    until(lambda: json.loads(target.read_text())[0][4] > 2.0 * row[4], what="a mean that has risen")
     process.kill()
     process.wait()
     (_, start_s, wall_s, _, mean_mw) = json.loads(target.read_text())[0]
