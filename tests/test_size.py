@@ -11,13 +11,13 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_178
+WHOLE = 51_180
 FILES = 440
 ROOMS = {
     "": 1_904,
     "account": 980,
     "assumed": 235,
-    "client": 1_465,
+    "client": 1_467,
     "client/detection": 1_772,
     "client/frameworks": 976,
     "client/pausing": 1_547,

@@ -35,6 +35,8 @@ class ScriptJob:
     """
 
     def __init__(self, total: Optional[int] = None, *words: str, **options: Any) -> None:
+        if total is not None and int(total) < 1:
+            raise ValueError(f"total={total} is no number of steps")
         self.total, self.words = total, [*words, *_words(options)]
         self.id = ""
         """Empty where none was begun."""

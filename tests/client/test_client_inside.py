@@ -92,7 +92,7 @@ except KeyError as error:
 
 
 def test_wrong_options_are_an_error_and_leave_nothing(house):
-    for options in ('budgt="2x"', 'budget="soon"', "requeue=True"):
+    for options in ('budgt="2x"', 'budget="soon"', "requeue=True", "total=-1"):
         code = f"import carbontui\nwith carbontui.job({options}): print('begun')"
         out, err = start(house, code).communicate(timeout=60)
         assert "ValueError" in err and out == "", err
