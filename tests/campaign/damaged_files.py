@@ -64,7 +64,7 @@ def run(house: House, job: str, damages: Iterable[str], files: Iterable[str], fo
     folder = house.home / "jobs" / job
     sound = {verb: _said(house, job, verb).returncode for verb in VERBS}  # `plan` refuses a job that is over
     kept = Path(tempfile.mkdtemp(dir=house.root)) / "kept"
-    shutil.copytree(folder, kept)
+    shutil.copytree(folder, kept, symlinks=True)
     for name in files:
         for damage in damages:
             DAMAGES[damage](folder / name)
@@ -79,7 +79,7 @@ def run(house: House, job: str, damages: Iterable[str], files: Iterable[str], fo
                     if not any(name in line for line in lines) or len(lines) > 3:
                         found.wrong.append(f"{name} {damage}: {' '.join(verb)}: exit {said.returncode}: {lines}")
             shutil.rmtree(folder)
-            shutil.copytree(kept, folder)
+            shutil.copytree(kept, folder, symlinks=True)
 
 
 def main() -> None:
