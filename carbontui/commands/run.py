@@ -12,9 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from carbontui import config, units
-from carbontui.commands.support.command import Brief, Count, Failure, overrides, patience_option, refused, zone_keys
+from carbontui.commands.support.command import (
+    Brief,
+    Count,
+    Failure,
+    overrides,
+    patience_option,
+    refused,
+    there_option,
+    zone_keys,
+)
 from carbontui.commands.support.run_values import common, settings_for
 from carbontui.grid.settings import KeyFileError, keys_file, read_keys
 from carbontui.job.files import launch_file, store
@@ -24,6 +34,7 @@ from carbontui.job.terms import allowance, spec
 from carbontui.job.terms import budget as budgets
 from carbontui.job.terms.allowance import AllowanceKind
 from carbontui.job.terms.spec import slurm_job
+from carbontui.system import ssh
 from carbontui.text import account, first_run
 
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
@@ -105,6 +116,8 @@ USUAL = (
 @click.option("--requeue", is_flag=True, help="Exit 85 on unload, for a scheduler that requeues the job.")
 @click.option("--resubmit", is_flag=True, help="On unload, submit this Slurm script again to start in its clean hours.")
 @click.option("--hosts", help="Other machines the command runs on, like a,b, over your own ssh.")
+@click.option("--at", help="Start on the machine of a,b,here whose grid emits least for --work.")
+@there_option
 @click.option("--resume-args", help='Added to the command when it resumes, like "--init_from=resume".')
 @click.option("--try", "try_first", is_flag=True, help="Run 20 steps or more now (two minutes at most), then wait.")
 @click.option("--no-spool", is_flag=True, help="Keep no environment on disk: a reboot then loses the job.")
@@ -135,6 +148,9 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         # all checks come before anything of the job exists
         chosen, log_path = options_of(command, given), given.get("log_path")
         title = launch.checked_name(name) if name else ""
+        if given.get("at") and (place := at_place(command, title, given, chosen)):
+            click.echo(place)
+            return
         if log_path:
             with refused(f"--log: {log_path}: ", OSError), Path(log_path).open("ab"):
                 pass
@@ -183,6 +199,40 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         )
     except launch.LaunchError as error:
         raise Failure(str(error), error.code) from None
+
+
+ONE_MACHINE = ("zone", "grid_file", "intensity", "hosts", "resubmit", "requeue", "take_input", "try_first", "log_path")
+
+
+def at_place(command: tuple[str, ...], title: str, given: dict[str, Any], chosen: dict[str, Any]) -> str:
+    """Where --at has started it, as HOST:ID; '' where it is to start here. Raises Failure."""
+    from carbontui.commands import move
+
+    ctx, words = click.get_current_context(), ["--name", title] if title else []
+    if chosen["work_s"] is None:
+        raise Failure("--at needs --work, like 8h: the hours of each machine are compared for it", 2)
+    for option in ctx.command.params:
+        name = str(option.name)
+        if not isinstance(option, click.Option) or ctx.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        if name in ONE_MACHINE:
+            raise Failure(f"--at: each machine has its own; leave out {option.opts[0]}", 2)
+        if name not in ("at", "there", "name", "work", "detach", "wait", "quiet"):
+            flag, value = option.is_flag, ctx.params[name]
+            words += [
+                option.opts[0] if value or not flag else option.secondary_opts[0],
+                *([] if flag else [str(value)]),
+            ]
+    names = units.listed(given["at"])
+    with refused("--at: "):
+        if any(name != move.HERE and ssh.place(name).job is not None for name in names):
+            raise ValueError("give machines alone, like user@host,here")
+
+    def options() -> spec.Options:
+        home = launch.claim(title, command, numbered=True)
+        return spec.Options(**home, err="", created_s=time.time(), **chosen)
+
+    return move.start_at(names, given["there"], chosen["work_s"], chosen["budget"], options, words)
 
 
 def note_of_input(handed: descriptors.Handed, once: bool) -> str:

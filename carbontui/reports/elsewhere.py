@@ -4,9 +4,9 @@ other machines would be to it: asked over ssh, each by its own settings, grid an
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from carbontui import config, protocol, units
 from carbontui.account import compare as comparing
@@ -159,12 +159,24 @@ def staying(rest: WorkLeft) -> Stretched:
 def facts(host: ssh.SshHost, rest: WorkLeft) -> HostFacts:
     """Asked of the machine itself. Raises SshError, and ValueError for an answer without a grid."""
     grid = host.data(["grid", "--json"], dict)
+    return on_grid(host.name, grid, *_speed(host.statuses(), rest))
+
+
+def on_grid(name: str, grid: Mapping[str, Any], speed: float, watts: float, how: str) -> HostFacts:
+    """A machine by its `grid --json`. Raises ValueError for an answer without a grid."""
     outlook = grid.get("outlook")
     if not isinstance(outlook, dict):
-        raise ValueError(f"{host.name}: no grid data for {grid.get('zone')}")
-    speed, watts, how = _speed(host.statuses(), rest)
+        raise ValueError(f"{name}: no grid data for {grid.get('zone')}")
     start_s, mean = units.from_iso(str(outlook["start"])), [*outlook["mean"]]
-    return HostFacts(host.name, str(grid["zone"]), start_s, float(outlook["step_s"]), mean, speed, watts, how)
+    return HostFacts(name, str(grid["zone"]), start_s, float(outlook["step_s"]), mean, speed, watts, how)
+
+
+def only_board(statuses: Sequence[protocol.Status]) -> BoardSpec | None:
+    """The kind of board that a machine's jobs had; None where it is not known, or several are."""
+    every = comparing.boards()
+    names = {gpu.name for status in statuses for gpu in status.gpus}
+    boards = [board for name in sorted(names) if (board := comparing.known(name, every)) is not None]
+    return boards[0] if len(boards) == 1 else None
 
 
 def _speed(statuses: Sequence[protocol.Status], rest: WorkLeft) -> tuple[float, float, str]:
@@ -179,19 +191,22 @@ def _speed(statuses: Sequence[protocol.Status], rest: WorkLeft) -> tuple[float, 
             watts = None if per_1000 is None or not per_1000.kwh else per_1000.kwh * units.J_PER_KWH / per_1000.s
             as_here = ", its watts as here" if watts is None else ""
             return own / pace, here_w if watts is None else watts, f"measured there on job {status.job}{as_here}"
-    every = comparing.boards()
-    names = {gpu.name for status in statuses for gpu in status.gpus}
-    boards = [board for name in sorted(names) if (board := comparing.known(name, every)) is not None]
     try:
-        here = board_of(run, None, every)
+        here = board_of(run, None, comparing.boards())
     except ValueError:
         here = None
-    if here is not None and len(boards) == 1:
-        factor = 1.0 if boards[0] == here else comparing.speed(boards[0], here, "fp16")
+    return by_board(only_board(statuses), here, work.boards_w, work.rest_w)
+
+
+def by_board(
+    there: BoardSpec | None, here: BoardSpec | None, boards_w: float, rest_w: float
+) -> tuple[float, float, str]:
+    """The same by the boards of both; `boards_w` and `rest_w` are those of here."""
+    if here is not None and there is not None:
+        factor = 1.0 if there == here else comparing.speed(there, here, "fp16")
         if factor is not None:
-            watts = work.boards_w * boards[0].tdp_w / here.tdp_w + work.rest_w
-            return factor, watts, f"{boards[0].short}: rule of thumb"
-    return 1.0, here_w, "as fast as here: it was not measured there"
+            return factor, boards_w * there.tdp_w / here.tdp_w + rest_w, f"{there.short}: rule of thumb"
+    return 1.0, boards_w + rest_w, "as fast as here: it was not measured there"
 
 
 def _pace(status: protocol.Status) -> float | None:

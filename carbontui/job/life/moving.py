@@ -13,7 +13,7 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -23,7 +23,7 @@ from carbontui.job.files import launch_file, places, store
 from carbontui.job.keeper.messages import ChildFacts, HandOver, MoveTo
 from carbontui.job.life import launch, receiving, stopping
 from carbontui.job.terms import records, spec
-from carbontui.job.terms.border import CheckAnswer, CheckAsk, StageAsk, Staged
+from carbontui.job.terms.border import CheckAnswer, CheckAsk, StageAsk, Staged, StartAsk, Started
 from carbontui.power.agent.view import SAYS
 from carbontui.slurm import commands
 from carbontui.system import proc, ssh
@@ -206,6 +206,12 @@ class Transfer:
         zone = f"zone {self.there.zone}" if self.there.zone else self.there.zone_why
         where = f"{self.host.name}:{self.there.cwd}"
         return f"{count} files of {self.options.cwd}, {whole} ({which}; {left} to copy), to {where}; {zone}"
+
+    def begin(self, environment: Mapping[str, str], words: list[str]) -> str:
+        """Have a job that has not begun started there, by `run` with these words; its id there. Raises NotMoved."""
+        home, argv = str(Path.home()), self.options.argv
+        asked = StartAsk(self.there.cwd, self.options.cwd, home, tuple(words), argv, (*environment.items(),))
+        return self._answered("start", asked, Started, REACH_S).job
 
     # --- until the hand-over ---
 

@@ -14,6 +14,7 @@ import socket
 import sqlite3
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -31,7 +32,7 @@ from carbontui.job.keeper.messages import Left, Renewed
 from carbontui.job.life import launch, restart, stopping
 from carbontui.job.terms import records
 from carbontui.job.terms import spec as opts
-from carbontui.job.terms.border import CheckAnswer, CheckAsk, Grant, Greeting, HoldAnswer, StageAsk
+from carbontui.job.terms.border import CheckAnswer, CheckAsk, Grant, Greeting, HoldAnswer, StageAsk, StartAsk
 from carbontui.system import life, proc
 
 LEAVES_S = 10.0
@@ -167,6 +168,19 @@ def environment(theirs: Mapping[str, str], roots: Mapping[str, str]) -> dict[str
         if not name.startswith(OF_THE_MACHINE)
     }
     return own | kept | {"PATH": _path(theirs.get("PATH", ""), roots)}
+
+
+def start(job: str, sent: StartAsk) -> str:
+    """Start what was copied as a new job of this machine; its id. Raises NotTaken."""
+    incoming(job).rmdir()
+    roots = {sent.left: sent.cwd, sent.home: str(Path.home())}
+    argv = [follow(word, roots) for word in sent.argv]
+    line = [sys.executable, "-m", "carbontui.cli", "run", "--detach", *sent.words, "--", *argv]
+    theirs = environment(dict(sent.environment), roots)
+    done = subprocess.run(line, cwd=sent.cwd, env=theirs, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise NotTaken(done.stderr.strip().rpartition("\n")[2].removeprefix("carbontui: "))
+    return done.stdout.strip()
 
 
 # --- what has arrived ---

@@ -1,6 +1,6 @@
 """All that two machines say to each other in a move: JSON, one object per line, over ssh.
 
-`check` and `stage` are asked by `move`, `hold` by the keeper of the place before. Every line is checked by
+`check`, `stage` and `start` are asked by `move`, `hold` by the keeper of the place before. Every line is checked by
 `records.decode` before anything is done: unknown fields are ignored, a missing one without a default or a value of
 another kind refuses the whole. Named tuples of the standard library, for the keeper.
 """
@@ -57,6 +57,24 @@ class Staged(NamedTuple):
     """What has arrived is what was sent."""
 
     ready: bool
+
+
+class StartAsk(NamedTuple):
+    """move -> there: what has not begun is to be started there by `run` with these words."""
+
+    cwd: str
+    left: str
+    """Its directory where it comes from."""
+    home: str
+    words: tuple[str, ...]
+    argv: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+
+
+class Started(NamedTuple):
+    """The job's id there."""
+
+    job: str
 
 
 class Greeting(NamedTuple):
