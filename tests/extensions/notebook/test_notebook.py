@@ -43,9 +43,9 @@ class Notebook:
         """Run a cell, and do not wait for it."""
         return self.client.execute(code)
 
-    def outputs(self, asked, timeout_s=120):
-        """What a cell put out, in order, and its reply, once it is over."""
-        found = []
+    def outputs(self, asked, timeout_s=120, *, until_shown=None, found=()):
+        """What a cell put out, in order, after `found`, and its reply, once it is over, or this is shown beneath it."""
+        found = [*found]
         while True:
             told = self.client.get_iopub_msg(timeout=timeout_s)
             if told["parent_header"].get("msg_id") != asked:
@@ -53,6 +53,8 @@ class Notebook:
             if told["msg_type"] == "status" and told["content"]["execution_state"] == "idle":
                 break
             found.append((told["msg_type"], told["content"]))
+            if until_shown and any(until_shown in text for _, text in texts(found[-1:])):
+                return found, None
         while (reply := self.client.get_shell_msg(timeout=timeout_s))["parent_header"].get("msg_id") != asked:
             pass  # of before
         return found, reply["content"]
@@ -93,16 +95,47 @@ def test_a_cell_is_a_job_that_is_held_shown_beneath_it_and_reported(house, noteb
     no = house.cli("rehearse", "--yes", job.id)
     assert no.returncode and "notebook, which nobody could start again" in no.stderr, no.stderr
     assert job.steps() == held
+    shown, _ = notebook.outputs(asked, until_shown="paused by")
     house.cli("resume", job.id, check=True)
-    outputs, reply = notebook.outputs(asked)
+    outputs, reply = notebook.outputs(asked, found=shown)
     assert reply["status"] == "ok"
     assert ("execute_result", "(399, 400)") in [(kind, text) for kind, text in texts(outputs)]
     first, *more = [(kind, text) for kind, text in texts(outputs) if text.startswith("job ")]
     assert first[0] == "display_data" and {kind for kind, _ in more} == {"update_display_data"}, "one line, renewed"
-    assert any("paused by" in text for _, text in more) and f"{job.id}: done, " in more[-1][1]
+    assert f"{job.id}: done, " in more[-1][1]
     (page,) = texts(outputs, "text/html")
     assert "sandbox" in page[1] and "<script" not in page[1] and escape("<title>mine:") in page[1]
     assert (job.status()["state"], job.status()["step"]) == ("done", 400)
+
+
+FIT = """import torch
+def fit():
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(200):
+        optimizer.zero_grad()
+        model(torch.randn(4, 8)).square().mean().backward()
+        optimizer.step()
+        time.sleep(0.01)
+        with open("marks", "a") as done:
+            done.write(f"1 {time.monotonic()}\\n")
+    return [one.tolist() for one in model.parameters()]
+alone = fit()
+open("marks", "w").close()
+"""
+
+
+def test_a_training_that_was_paused_ends_with_the_weights_of_one_alone(house, notebook):
+    assert notebook.run(FIT)[1]["status"] == "ok"
+    asked = notebook.begin("%%carbontui --intensity 300\nfit() == alone")
+    job = notebook.job()
+    job.until_steps(20)
+    house.cli("pause", job.id, check=True)
+    job.until_state("paused")
+    house.cli("resume", job.id, check=True)
+    assert ("execute_result", "True") in texts(notebook.outputs(asked)[0])
+    assert job.status()["step"] == 200, "the optimizer's steps are seen"
 
 
 def test_what_ends_a_cell_ends_its_job_and_leaves_the_kernel(house, notebook):
