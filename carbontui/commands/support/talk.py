@@ -45,7 +45,7 @@ def live_or_last(wanted: str | None) -> store.Job:
 
 def ask(job: store.Job, message: Any, kind: type[T]) -> T:
     """One request and its answer. Waits RETRY_S for a supervisor that is being replaced, then raises Failure (3)."""
-    answer = _patiently(job, lambda: link.ask(job.socket, message, ANSWER_S))
+    answer = _patiently(job, lambda now: link.ask(now.socket, message, ANSWER_S))
     if not isinstance(answer, kind):
         raise Failure(f"job {job.id} gave an unexpected answer", 1)
     return answer
@@ -89,7 +89,7 @@ def answer_text(answer: protocol.Result) -> str:
 
 def snap(job: store.Job) -> protocol.Snap:
     """Everything a screen would show of a live job. Raises Failure (3) when no supervisor answers."""
-    return _patiently(job, lambda: link.snap(job.socket))
+    return _patiently(job, lambda now: link.snap(now.socket))
 
 
 def away(job: store.Job) -> str:
@@ -104,28 +104,28 @@ def at_home(job: store.Job) -> None:
         raise Failure(where, 3)
 
 
-def _patiently(job: store.Job, once: Callable[[], T]) -> T:
+def _patiently(job: store.Job, once: Callable[[store.Job], T]) -> T:
     if job.foreign:
         raise unknown(job)
     at_home(job)
     due = time.monotonic() + RETRY_S
     while True:
         try:
-            return once()
+            return once(job)
         except link.LinkError as error:
-            fresh = store.load(job.dir) or job
-            known = fresh.life
+            job = store.load(job.dir) or job  # one that was only claimed has its socket now
+            known = job.life
             if known.state == "dead":
-                over = fresh.status()
+                over = job.status()
                 why = f": {situation.reason(over)}" if over.state == "lost" else ""
                 raise Failure(f"job {job.id} is over ({over.state}{why})", 3) from None
             if known.state == "unknown":
-                raise unknown(fresh) from None
-            if fresh.orphaned:  # nobody replaces it
-                raise Failure(f"job {job.id} runs, {situation.reason(fresh.status())}", 3) from None
-            hidden = fresh.unseen is not None and not fresh.kept
+                raise unknown(job) from None
+            if job.orphaned:  # nobody replaces it
+                raise Failure(f"job {job.id} runs, {situation.reason(job.status())}", 3) from None
+            hidden = job.unseen is not None and not job.kept
             if hidden or time.monotonic() >= due:
-                where = f"; {words(fresh.unseen, time.time())}" if fresh.unseen else ""
+                where = f"; {words(job.unseen, time.time())}" if job.unseen else ""
                 kind = Failure if hidden else Unanswered
                 raise kind(f"no supervisor of job {job.id} answers ({error}){where}", 3) from None
         time.sleep(0.2)
