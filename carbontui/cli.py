@@ -21,7 +21,7 @@ isolation.forget_pythonpath()  # before anything else is imported: `module load`
 import click  # noqa: E402
 from click.shell_completion import CompletionItem  # noqa: E402
 
-from carbontui.commands.support.command import UTC, WHOLE_HELP, Failure, in_utc, whole_help  # noqa: E402
+from carbontui.commands.support.command import UTC, WHOLE_HELP, Failure, in_utc, say_version, whole_help  # noqa: E402
 from carbontui.system import streams  # noqa: E402
 
 DAY = {
@@ -184,13 +184,6 @@ class Verbs(click.Group):
             meant = f"did you mean carbontui {near}?" if near else "see carbontui --help"
             raise click.UsageError(f"no command {args[0]!r}; {meant}")
         return super().resolve_command(ctx, args)
-
-
-def say_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    """The version with its commit, which only this asks for."""
-    if wanted:
-        click.echo(f"carbontui, version {importlib.import_module('carbontui.client.version').full()}")
-        ctx.exit()
 
 
 @click.group(cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})

@@ -11,10 +11,10 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_180
+WHOLE = 51_178
 FILES = 440
 ROOMS = {
-    "": 1_904,
+    "": 1_900,
     "account": 980,
     "assumed": 235,
     "client": 1_467,
@@ -22,7 +22,7 @@ ROOMS = {
     "client/frameworks": 976,
     "client/pausing": 1_547,
     "commands": 2_504,
-    "commands/support": 764,
+    "commands/support": 769,
     "extensions": 397,
     "extensions/evaluation": 1_089,
     "extensions/fleet": 1_107,
@@ -32,9 +32,9 @@ ROOMS = {
     "grid": 2_699,
     "grid/providers": 1_326,
     "job": 7,
-    "job/files": 1_069,
-    "job/keeper": 1_705,
-    "job/life": 903,
+    "job/files": 1_073,
+    "job/keeper": 1_702,
+    "job/life": 899,
     "job/supervisor": 299,
     "job/supervisor/core": 4_802,
     "job/supervisor/record": 1_440,

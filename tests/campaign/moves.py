@@ -21,20 +21,14 @@ TESTS = Path(__file__).parent.parent
 sys.path[:0] = [str(TESTS), str(TESTS / "extensions" / "moves")]
 
 from house import until
-from machines import LEASE_S, SOCKETS, WHY, Machine, Machines, machines  # noqa: F401
+from machines import ALONE, LEASE_S, SOCKETS, WHY, Machine, Machines, machines  # noqa: F401
 
-TRAIN = """\
-import fcntl, hashlib, os, socket, sys, time
+TRAIN = (
+    ALONE
+    + """\
+import hashlib
 import torch
-import carbontui
 torch.set_num_threads(1)
-total, pause, common = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
-lock = os.open(common + ".lock", os.O_RDWR | os.O_CREAT)
-marks = open(common + ".marks", "a", buffering=1)
-try:
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-except BlockingIOError:
-    marks.write(f"TWO {socket.gethostname()} {time.time()}\\n")
 torch.manual_seed(1)
 model = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Dropout(0.3), torch.nn.Linear(64, 4))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -53,6 +47,7 @@ while step < total and not os.path.exists(common + ".end"):
     time.sleep(pause)
     carbontui.step()
 """
+)
 PHASES = ("checked", "unloading", "copying", "handed", "started")
 KINDS = (
     *("plain", "plain", "plain"),

@@ -17,18 +17,17 @@ MIDNIGHT = datetime(2020, 4, 20, tzinfo=timezone.utc)
 
 LAUNCH = """\
 import json, sys, time
-from carbontui import paths, units
+from carbontui import units
 from carbontui.job.life import launch
 from carbontui.job.terms import spec
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.commands import run
 told = json.loads(sys.argv[1])
-job, directory, _ = launch.prepare_dir("replay")
+home = launch.claim("replay", ())
 origin = time.time() + 0.5
-print(job, flush=True)
+print(home["job"], flush=True)
 run.start_and_follow(spec.Options(
-    job=job, name="replay", dir=str(directory), argv=tuple(told["argv"]), cwd=told["cwd"],
-    log=str(directory / "run.log"), socket=str(paths.socket_path(job)), created_s=origin,
+    **home, argv=tuple(told["argv"]), cwd=told["cwd"], created_s=origin,
     zone="DE", grid=told["grid"], budget=told["budget"], work_s=told["work_s"], steps=told["steps"],
     ref_rate=told["steps"] / told["work_s"], cap=False, requeue=told["requeue"], max_pause_s=1e6,
     replay=spec.Replay(start_s=units.from_iso(told["start"]), speed=told["speed"], wall_origin_s=origin),

@@ -36,22 +36,22 @@ for i in range(total):
 
 LAUNCH = """\
 import json, sys, time
-from carbontui import paths, units
+from carbontui import units
 from carbontui.job.life import launch
 from carbontui.job.terms import spec as options
 from carbontui.power.backends.simulated import SimulatedSpec
 steps, flat_s, script, pace = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3], sys.argv[4]
-job, directory, _ = launch.prepare_dir("replay")
+home = launch.claim("replay", ())
 origin = time.time() + 0.5
 launch.start(options.Options(
-    job=job, name="replay", dir=str(directory), argv=(sys.executable, script, str(steps), pace),
-    cwd=str(directory), log=str(directory / "run.log"), socket=str(paths.socket_path(job)), created_s=origin,
+    **home, argv=(sys.executable, script, str(steps), pace),
+    cwd=home["dir"], created_s=origin,
     zone="DE", grid=sys.argv[5], budget="2x", work_s=86400.0, steps=steps, ref_rate=steps / 86400.0,
     cap=False, pue=1.1,
     replay=options.Replay(start_s=units.from_iso(sys.argv[6]), speed=86400.0 / flat_s, wall_origin_s=origin),
     simulated=SimulatedSpec(),
 ), hold=False)
-print(job)
+print(home["job"])
 """
 
 

@@ -13,7 +13,7 @@ from house import ordinary_user
 from carbontui import link, paths
 from carbontui.commands import doctor
 from carbontui.grid import recorded
-from carbontui.job.files import journal
+from carbontui.job.files import journal, store
 from carbontui.job.life import launch
 
 
@@ -22,12 +22,12 @@ def test_a_state_directory_that_may_not_be_written_is_named_and_left_alone(
 ) -> None:
     home = ordinary_folder / "home"
     monkeypatch.setenv("CARBONTUI_HOME", str(home))
-    launch.prepare_dir("train.py")
+    launch.claim("train.py", ())
     shutil.rmtree(home / "jobs")
     closed = rf"{home} cannot be used \(Permission denied\); set CARBONTUI_HOME"
     home.chmod(0o500)
     with ordinary_user(), pytest.raises(launch.LaunchError, match=closed):
-        launch.prepare_dir("train.py")
+        launch.claim("train.py", ())
     assert list(home.iterdir()) == []
 
 
@@ -38,7 +38,7 @@ def test_a_state_directory_without_room_is_refused_before_anything_is_started(
     monkeypatch.setenv("CARBONTUI_HOME", str(home))
     monkeypatch.setattr(launch, "ROOM_B", 1e18)
     with pytest.raises(launch.LaunchError, match=rf"{home} has \d+ MB free, .*; set CARBONTUI_HOME"):
-        launch.prepare_dir("train.py")
+        launch.claim("train.py", ())
     assert list(home.iterdir()) == []
     assert doctor.state_findings()[0].verdict == "missing"
 
@@ -80,3 +80,12 @@ def test_a_socket_that_somebody_else_serves_is_refused_before_anything_is_sent(o
         connection, _ = theirs.accept()
         with connection:
             assert connection.recv(1) == b""
+
+
+def test_a_job_that_is_only_claimed_names_where_it_will_answer_and_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CARBONTUI_HOME", str(tmp_path))
+    home = launch.claim("train.py", ())
+    job = store.load(Path(home["dir"]))
+    assert job is not None and (str(job.socket), str(job.log)) == (home["socket"], home["log"]) and job.live

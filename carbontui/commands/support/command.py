@@ -184,6 +184,15 @@ class Brief(click.Command):
 WHOLE_HELP = "carbontui.whole_help"
 
 
+def say_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """The version with its commit, which only this asks for."""
+    if wanted:
+        from carbontui.client import version
+
+        click.echo(f"carbontui, version {version.full()}")
+        ctx.exit()
+
+
 def whole_help(ctx: click.Context, args: list[str]) -> list[str]:
     """The arguments without an `--all` beside `--help`, which is noted in the context's meta."""
     ours = args[: args.index("--")] if "--" in args else args

@@ -113,7 +113,7 @@ def _patiently(job: store.Job, once: Callable[[store.Job], T]) -> T:
         try:
             return once(job)
         except link.LinkError as error:
-            job = store.load(job.dir) or job  # one that was only claimed has its socket now
+            job = store.load(job.dir) or job  # its socket may be another by now
             known = job.life
             if known.state == "dead":
                 over = job.status()

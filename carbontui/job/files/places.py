@@ -239,13 +239,14 @@ def grant(known: Places, watch: WatchState, at: At, *, leave: bool) -> tuple[Pla
     return given, watch, Grant(known.token, known.lease_s, known.margin_s, watch.step)
 
 
-def refused(known: Places, watch: WatchState) -> Places:
-    """The last grant has not been taken, nor will it be."""
-    return known if known.holder or not known.leased else known._replace(ends=min(known.ends, watch.before_s))
-
-
-def answered(known: Places, watch: WatchState, answer: HoldAnswer, at: At) -> AfterAnswer:
-    """What follows from the answer to the grant of this token."""
+def answered(known: Places, watch: WatchState, sent: Grant, answer: HoldAnswer, at: At) -> AfterAnswer:
+    """What follows from the answer to what was sent; nothing if that is no longer of the present token."""
+    if sent.token != known.token or (sent.ping and not sent.recall):
+        return AfterAnswer(known, watch)
+    if not answer.ok:
+        if answer.refused and not known.holder and known.leased:  # not taken, nor will it be
+            known = known._replace(ends=min(known.ends, watch.before_s))
+        return AfterAnswer(known, watch)
     watch = watch._replace(settled=True, lives_s=at.now_s if answer.lives else watch.lives_s)
     if known.holder:
         return AfterAnswer(known._replace(peer="", call=()), watch)

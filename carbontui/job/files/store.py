@@ -254,7 +254,7 @@ def _recorded(directory: Path) -> Job | None:
             dir=directory,
             place=HostIdentity.of(record),
             socket=Path(record["socket"]),
-            log=Path(record["log"] or directory / "run.log"),  # of one that is only claimed
+            log=Path(record["log"]),
             started_s=started_s,
             argv=tuple(record["argv"]),
             pids=pids,

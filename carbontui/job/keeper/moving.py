@@ -309,13 +309,9 @@ class Moving:
         return grant
 
     def _answered(self, sent: Grant, answer: HoldAnswer) -> None:
-        """The answer to what was sent, if that is still of the present token."""
-        if self.to or sent.token != self.places.token or (sent.ping and not sent.recall):
+        if self.to:
             return
-        if not answer.ok:
-            self.places = places.refused(self.places, self._watch) if answer.refused else self.places
-            return
-        known, self._watch, why, ended = places.answered(self.places, self._watch, answer, places.now())
+        known, self._watch, why, ended = places.answered(self.places, self._watch, sent, answer, places.now())
         if why:
             self._take_back(why)
         elif known != self.places:

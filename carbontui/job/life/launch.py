@@ -131,14 +131,16 @@ def few_files() -> str:
     return f"ulimit -n allows {most} open files; a job's supervisor needs {FILES_LEAST}: ulimit -n {FILES_LEAST}"
 
 
-def prepare_dir(name: str, *, numbered: bool = False) -> tuple[str, Path, str]:
-    """A fresh job id, its directory (0700), and its name, claimed by this process until the keeper has it: the given
-    one, or `numbered` the first free one of it and 'name-2', 'name-3' ...
+def claim(name: str, command: tuple[str, ...], *, every_node: bool = False, numbered: bool = False) -> dict[str, Any]:
+    """Where a new job lives: id, name and paths of its options. Without a name it is the script's, renumbered 'name-2',
+    'name-3' ... where that is taken; so is a given one that is to be `numbered`. Its directory (0700) is claimed by
+    this process until the keeper has it, and names the socket at which the job will answer.
 
     Raises LaunchError where the name is taken, or the state directory cannot be used.
     """
     if why := few_files():
         raise LaunchError(why)
+    wanted, numbered = name or job_name(command), numbered or not name
     job = store.new_id()
     directory = paths.job_dir(job)
     if why := why_not(paths.state_dir()):
@@ -147,16 +149,14 @@ def prepare_dir(name: str, *, numbered: bool = False) -> tuple[str, Path, str]:
         paths.jobs_dir().mkdir(mode=0o700, exist_ok=True)
         with one_at_a_time(paths.jobs_dir(), forgiving=True):
             taken = {live.name: live.id for live in store.jobs() if live.live and not live.foreign}
-            if name in taken and not numbered:
-                raise LaunchError(f"job {name!r} is running ({taken[name]}); choose another --name")
-            title = next(one for n in itertools.count(1) if (one := name if n == 1 else f"{name}-{n}") not in taken)
+            if wanted in taken and not numbered:
+                raise LaunchError(f"job {wanted!r} is running ({taken[wanted]}); choose another --name")
+            names = (wanted if n == 1 else f"{wanted}-{n}" for n in itertools.count(1))
+            home = at_home(job, directory, next(one for one in names if one not in taken), every_node=every_node)
             directory.mkdir(mode=0o700)
             claimed = {
-                "job": job,
-                "name": title,
+                **home,
                 **life.here()._asdict(),
-                "socket": "",
-                "log": "",
                 "started": time.time(),
                 "argv": (),
                 "state": "waiting",
@@ -166,7 +166,7 @@ def prepare_dir(name: str, *, numbered: bool = False) -> tuple[str, Path, str]:
     except OSError as error:
         where = paths.state_dir()
         raise LaunchError(f"{where} cannot be used ({error.strerror or error}); set CARBONTUI_HOME") from error
-    return job, directory, title
+    return home
 
 
 def job_name(argv: tuple[str, ...]) -> str:
@@ -182,13 +182,6 @@ def checked_name(name: str) -> str:
     if len(name) > NAME_MAX or not name.isprintable():
         raise LaunchError(f"--name: at most {NAME_MAX} printable characters")
     return name
-
-
-def claim(name: str, command: tuple[str, ...], *, every_node: bool = False, numbered: bool = False) -> dict[str, Any]:
-    """Where a new job lives: id, name and paths of its options. Without a name it is the script's, renumbered where
-    that is taken; so is a given one that is to be `numbered`. Raises LaunchError."""
-    place = prepare_dir(name or job_name(command), numbered=numbered or not name)
-    return at_home(*place, every_node=every_node)
 
 
 def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -> dict[str, Any]:

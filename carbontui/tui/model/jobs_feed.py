@@ -73,7 +73,7 @@ class JobsFeed:
         return seen
 
     def _follow(self, live: dict[str, Target]) -> None:
-        """A feed for every live job, none for the others; a new one where a job has its socket only now, or another."""
+        """A feed for every live job, none for the others; a new one where its socket is another."""
         kept = {job for job, (feed, _) in self._feeds.items() if job in live and feed.socket == live[job].socket}
         for job in set(self._feeds) - kept:
             self._feeds.pop(job)[1].cancel()

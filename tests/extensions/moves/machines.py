@@ -20,7 +20,7 @@ WHY = WHY_NOT or ("" if os.geteuid() == 0 else "namespaces are made as root")
 SOCKETS = f"/tmp/carbontui-{os.getuid()}"
 LEASE_S = 120
 
-TRAIN = """\
+ALONE = """\
 import fcntl, json, os, socket, sys, time
 import carbontui
 total, pause, common = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
@@ -30,6 +30,11 @@ try:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 except BlockingIOError:
     marks.write(f"TWO {socket.gethostname()} {time.time()}\\n")
+"""
+"""How each training of a move begins: it writes a mark where another one trains."""
+TRAIN = (
+    ALONE
+    + """\
 if os.path.exists("broken"):
     sys.exit(3)
 state = {"step": 0, "weights": 1}
@@ -52,6 +57,7 @@ while state["step"] < total:
     marks.write(f"{socket.gethostname()} {state['step']} {state['weights']} {time.time()}\\n")
     carbontui.step()
 """
+)
 
 
 def weights(step: int) -> int:

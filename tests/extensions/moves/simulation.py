@@ -157,13 +157,9 @@ class Node:
         if self.keeper is not keeper or keeper.call is not call:
             return
         keeper.call = None
-        if keeper.to or sent.token != keeper.known.token or (sent.ping and not sent.recall):
+        if keeper.to:
             return
-        if not answer.ok:
-            if answer.refused:
-                keeper.known = places.refused(keeper.known, keeper.watch)
-            return
-        known, keeper.watch, why, ended = places.answered(keeper.known, keeper.watch, answer, self.at())
+        known, keeper.watch, why, ended = places.answered(keeper.known, keeper.watch, sent, answer, self.at())
         if why:
             self.take_back(why)
         elif known != keeper.known:

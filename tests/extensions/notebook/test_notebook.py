@@ -69,6 +69,14 @@ class Notebook:
         )
         return Job(self.house, folder[0].parent.name, self.house.root / "marks")
 
+    def held(self, steps=5):
+        """That one, paused after so many steps."""
+        job = self.job()
+        job.until_steps(steps)
+        self.house.cli("pause", job.id, check=True)
+        job.until_state("paused")
+        return job
+
 
 @pytest.fixture
 def notebook(house):
@@ -86,10 +94,7 @@ def texts(outputs, form="text/plain"):
 
 def test_a_cell_is_a_job_that_is_held_shown_beneath_it_and_reported(house, notebook):
     asked = notebook.begin("%%carbontui --intensity 300 --name mine --steps 400\nsteps(400)\nstep, step + 1")
-    job = notebook.job()
-    job.until_steps(5)
-    house.cli("pause", job.id, check=True)
-    job.until_state("paused")
+    job = notebook.held()
     held = job.steps()
     assert job.served().name == "mine" and job.served().pids.child == notebook.kernel.provisioner.pid
     no = house.cli("rehearse", "--yes", job.id)
@@ -129,10 +134,7 @@ open("marks", "w").close()
 def test_a_training_that_was_paused_ends_with_the_weights_of_one_alone(house, notebook):
     assert notebook.run(FIT)[1]["status"] == "ok"
     asked = notebook.begin("%%carbontui --intensity 300\nfit() == alone")
-    job = notebook.job()
-    job.until_steps(20)
-    house.cli("pause", job.id, check=True)
-    job.until_state("paused")
+    job = notebook.held(20)
     house.cli("resume", job.id, check=True)
     assert ("execute_result", "True") in texts(notebook.outputs(asked)[0])
     assert job.status()["step"] == 200, "the optimizer's steps are seen"
@@ -140,10 +142,7 @@ def test_a_training_that_was_paused_ends_with_the_weights_of_one_alone(house, no
 
 def test_what_ends_a_cell_ends_its_job_and_leaves_the_kernel(house, notebook):
     asked = notebook.begin("%%carbontui --intensity 300\nsteps(100_000)")
-    job = notebook.job()
-    job.until_steps(5)
-    house.cli("pause", job.id, check=True)
-    job.until_state("paused")
+    job = notebook.held()
     notebook.kernel.interrupt_kernel()
     assert notebook.outputs(asked)[1]["ename"] == "KeyboardInterrupt"
     assert job.status()["state"] == "failed"
@@ -165,10 +164,7 @@ def test_what_ends_a_cell_ends_its_job_and_leaves_the_kernel(house, notebook):
 
 def test_with_the_kernel_all_of_its_job_ends(house, notebook):
     notebook.begin("%%carbontui --intensity 300\nsteps(100_000)")
-    job = notebook.job()
-    job.until_steps(5)
-    house.cli("pause", job.id, check=True)
-    job.until_state("paused")
+    job = notebook.held()
     pids = job.served().pids
     os.kill(pids.child, signal.SIGKILL)
     job.until_over()
