@@ -27,11 +27,11 @@ def _when(end_s: float, now_s: float) -> str:
 
 
 def course(stretches: Stretches, now_s: float) -> str:
-    """'pausing until 02:15', 'running at full until 18:00, then pausing until 02:15', 'running at cap 300 W to the end
-    (15:29)'; '' for none. A stretch that stands still is the whole answer unless it comes second."""
+    """'pausing until 02:15', 'running at full speed until 18:00, then pausing until 02:15', 'running at cap 300 W to
+    the end (15:29)'; '' for none. A stretch that stands still is the whole answer unless it comes second."""
 
     def doing(name: str, still: bool) -> str:
-        return _DOING.get(name.lower(), f"holding at {name}") if still else f"running at {name}"
+        return _DOING.get(name.lower(), f"{'holding' if still else 'running'} at {name}{' speed' * (name == 'full')}")
 
     parts = [f"{doing(name, still)} until {_when(end_s, now_s)}" for name, still, end_s in stretches[:2]]
     if 0 < len(stretches) <= 2:

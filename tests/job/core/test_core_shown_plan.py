@@ -137,9 +137,11 @@ def test_the_sentence_never_speaks_of_a_stretch_that_is_over() -> None:
 
     since = f"as planned at {clock(0)}."
     assert sentence(899) == f"Pausing until {clock(1)} saves 9.00 g on the work left, against running now."
-    assert sentence(900) == f"Running at full until {clock(3)}, then running at cap 300 W until {clock(5)}, {since}"
+    assert (
+        sentence(900) == f"Running at full speed until {clock(3)}, then running at cap 300 W until {clock(5)}, {since}"
+    )
     assert sentence(4500) == f"Pausing until {clock(6)}, {since}"
-    assert sentence(5400) == f"Running at full to the end ({clock(7)}), {since}"
+    assert sentence(5400) == f"Running at full speed to the end ({clock(7)}), {since}"
     late = plan_of(FULL, PAUSE, FULL, late_s=600.0)
     assert shown(job_state(plan=late), 100).explanation.startswith("The work does not fit before the deadline")
 
