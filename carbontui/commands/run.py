@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from carbontui import config, units
+from carbontui import config, hooks, units
 from carbontui.commands.support.command import Brief, Count, Failure, overrides, patience_option, refused, zone_keys
 from carbontui.commands.support.run_values import common, settings_for
 from carbontui.grid.settings import KeyFileError, keys_file, read_keys
@@ -108,6 +108,7 @@ USUAL = (
 @click.option("--no-spool", is_flag=True, help="Do not save the environment: no resume after a reboot.")
 @click.option("--stdin", "take_input", is_flag=True, help="Connect the terminal's input (no screen).")
 @click.option("--wait", is_flag=True, help="On a terminal: leave the screen when the job ends, with its exit code.")
+@hooks.decorated("start_options")
 @click.option("-q", "--quiet", is_flag=True, help="No lines of carbontui's own on stderr.")
 @click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -133,6 +134,10 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         # all checks come before anything of the job exists
         chosen, log_path = options_of(command, given), given.get("log_path")
         title = launch.checked_name(name) if name else ""
+        for _, start in hooks.offered("start", own_only=True):
+            if place := start(command, title, given, chosen):
+                click.echo(place)
+                return
         if log_path:
             with refused(f"--log: {log_path}: ", OSError), Path(log_path).open("ab"):
                 pass

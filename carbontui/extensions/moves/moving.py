@@ -13,7 +13,7 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -120,9 +120,7 @@ class Transfer:
         if why := self.why_not():
             raise NotMoved(f"job {self.job.id} cannot be moved: {why}")
         self.cargo = cargo(self.options.cwd)
-        kept = launch_file.load(self.job.dir)
-        assert kept is not None
-        path = kept["environment"].get("PATH", "")
+        path = self.environment().get("PATH", "")
         files = tuple(self.cargo.files)
         asked = CheckAsk(version.full(), self.options.cwd, str(Path.home()), self.options.argv[0], path, files)
         self.there = self._answered("check", asked, CheckAnswer, ssh.ANSWER_S * 3, ask=True)
@@ -143,6 +141,13 @@ class Transfer:
         if self.there.free_b < needs + launch.ROOM_B:
             free = figures.size(self.there.free_b)
             self.refuse(f"{free} are free there, {figures.size(needs + launch.ROOM_B)} are needed")
+
+    def environment(self) -> Mapping[str, str]:
+        """Of the command."""
+        kept = launch_file.load(self.job.dir)
+        assert kept is not None
+        environment: dict[str, str] = kept["environment"]
+        return environment
 
     def why_not(self) -> str:
         """Why this job moves nowhere; '' if it can."""
