@@ -132,7 +132,14 @@ class SshHost:
         try:
             return msgspec.json.decode(text, type=kind)
         except (ValueError, RecursionError):
-            raise SshError("carbontui there does not answer as this version understands", self.name) from None
+            raise self.misunderstood(text) from None
+
+    def misunderstood(self, text: str) -> SshError:
+        """Why an answer is none: another version's, or not carbontui's alone."""
+        first = units.printable(text.strip().partition("\n")[0])[:80]
+        if first and first[0] not in "{[":
+            return SshError(f"its shell prints {first!r} before a command; let ~/.bashrc be silent there", self.name)
+        return SshError("carbontui there does not answer as this version understands", self.name)
 
     def socket(self, job: str) -> Path:
         """A socket on this machine connected to the supervisor of the job there."""

@@ -10,7 +10,10 @@ import contextlib
 import json
 import os
 import re
+import stat
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -56,6 +59,8 @@ class Cargo(NamedTuple):
 
     files: list[tuple[str, int, int]]
     by_git: bool
+    leads_out: list[str]
+    """Links to what is not below it: copied as links."""
 
     @property
     def bytes(self) -> int:
@@ -65,18 +70,21 @@ class Cargo(NamedTuple):
 def cargo(cwd: str) -> Cargo:
     """Every file below `cwd` that git does not ignore; without git, every file. Checkpoints of unloads go their own
     way."""
-    named, files = launch.not_ignored(cwd), []
+    named, files, leads_out, real = launch.not_ignored(cwd), [], [], os.path.realpath(cwd)
     for name in dict.fromkeys(_below(cwd) if named is None else named):
         with contextlib.suppress(OSError):
             if OURS not in Path(name).parts:
                 info = os.lstat(f"{cwd}/{name}")
                 files.append((name, info.st_size, info.st_mtime_ns))
-    return Cargo(files, named is not None)
+                if stat.S_ISLNK(info.st_mode) and not f"{os.path.realpath(f'{cwd}/{name}')}/".startswith(f"{real}/"):
+                    leads_out.append(name)
+    return Cargo(files, named is not None, leads_out)
 
 
 def _below(cwd: str) -> Iterator[str]:
-    for folder, _, names in os.walk(cwd):
-        for name in names:
+    for folder, folders, names in os.walk(cwd):
+        links = [name for name in folders if os.path.islink(f"{folder}/{name}")]  # noqa: PTH114
+        for name in names + links:
             yield os.path.relpath(f"{folder}/{name}", cwd)
 
 
@@ -95,7 +103,7 @@ class Transfer:
         except (OSError, ValueError) as error:
             raise NotMoved(f"job {job.id}: {error}") from None
         self.known = places.read(job.dir)
-        self.cargo = Cargo([], by_git=False)
+        self.cargo = Cargo([], by_git=False, leads_out=[])
         self.there = CheckAnswer("", "", "", 0, 0)
         self.status = job.status()
         self._order = MoveTo()
@@ -210,8 +218,10 @@ class Transfer:
         count, whole, left = len(self.cargo.files), figures.size(self.cargo.bytes), figures.size(self.there.copy_b)
         which = "all but what git ignores" if self.cargo.by_git else "no git there: every file"
         zone = f"zone {self.there.zone}" if self.there.zone else self.there.zone_why
-        where = f"{self.host.name}:{self.there.cwd}"
-        return f"{count} files of {self.options.cwd}, {whole} ({which}; {left} to copy), to {where}; {zone}"
+        where, out = f"{self.host.name}:{self.there.cwd}", self.cargo.leads_out
+        first = f"{out[0]}{f' and {len(out) - 1} more' if out[1:] else ''}" if out else ""
+        links = f"; what these links lead to is not copied: {units.printable(first)[:200]}" if out else ""
+        return f"{count} files of {self.options.cwd}, {whole} ({which}; {left} to copy), to {where}; {zone}{links}"
 
     # --- until the hand-over ---
 
@@ -284,8 +294,12 @@ class Transfer:
         is heard of it."""
         due, step, last = time.monotonic() + TRAINS_S, self.status.step, ""
         while time.monotonic() < due:
-            if (here := places.read(self.job.dir)).holder:
-                raise NotMoved(f"job {self.job.id} stays: it did not start on {self.host.name}, token {here.token}")
+            if places.read(self.job.dir).holder:
+                told = ""
+                with contextlib.suppress(ssh.SshError):
+                    told = " / ".join(self.host.answer(["log", "-n", "3", self.job.id]).splitlines())
+                said = units.printable(f": {told}" if told else "")[:300]
+                raise NotMoved(f"job {self.job.id} stays: it did not start on {self.host.name}{said}")
             with contextlib.suppress(ssh.SshError):
                 for status in self.host.statuses(self.job.id):
                     last = status.state
@@ -305,35 +319,39 @@ class Transfer:
         return receiving.follow(path, {self.options.cwd: self.there.cwd, str(Path.home()): self.there.home})
 
     def _rsync(self, of: str, to: str, names: list[str] | None, *more: str) -> None:
-        listed = [] if names is None else ["--files-from=-", "--from0"]
-        command = ["rsync", "-rlptH", "--partial", "--timeout=60", "--mkpath", "--info=stats1", "-e", self.host.rsh]
-        given = b"" if names is None else b"\0".join(map(os.fsencode, names))
-        try:
-            done = subprocess.run(
-                [*command, *listed, *more, "--", of, f"{self.host.name}:{to}/"],
-                input=given,
-                capture_output=True,
-                check=False,
-                timeout=COPY_S,
-            )
-        except FileNotFoundError:
-            raise NotMoved(f"job {self.job.id} stays: rsync is not installed here") from None
-        except subprocess.TimeoutExpired as late:
-            self.refuse(f"the copy has not ended within {late.timeout:.0f} s")
-        if done.returncode not in (0, 24):  # 24: a file vanished meanwhile, as a training's may
-            fault = [one for one in done.stderr.decode(errors="replace").splitlines() if one.startswith("rsync: ")]
-            why = GONE_WRONG.get(done.returncode, f"exit code {done.returncode}")
-            self.refuse(f"the copy failed ({why}){': ' + units.printable(fault[0])[7:200] if fault else ''}")
-        self._sent_b += _sent(done.stdout)
+        words = ["rsync", "-rlptHS", "--partial", "--timeout=60", "--mkpath", "--info=stats1,progress2", *more]
+        words += [] if names is None else ["--files-from=-", "--from0"]
+        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as faults:
+            given.write(b"\0".join(map(os.fsencode, names or ())))
+            given.seek(0)
+            line = [*words, "-e", self.host.rsh, "--", of, f"{self.host.name}:{to}/"]
+            try:
+                copy = subprocess.Popen(line, stdin=given, stdout=subprocess.PIPE, stderr=faults)
+            except FileNotFoundError:
+                raise NotMoved(f"job {self.job.id} stays: rsync is not installed here") from None
+            late = threading.Timer(COPY_S, copy.kill)
+            late.start()
+            with copy:
+                said = _followed(copy)
+            late.cancel()
+            faults.seek(0)
+            told = faults.read(65536).decode(errors="replace").splitlines()
+        if copy.returncode not in (0, 24):  # 24: a file vanished meanwhile, as a training's may
+            fault = [one[7:] for one in told if one.startswith("rsync: ")]
+            why = GONE_WRONG.get(copy.returncode, f"exit code {copy.returncode}")
+            self.refuse(f"the copy failed ({why}){': ' + units.printable(fault[0])[:200] if fault else ''}")
+        self._sent_b += _sent(said)
 
     def _answered(self, step: str, asked: NamedTuple, kind: type[T], within_s: float, *, ask: bool = False) -> T:
         try:
             given = json.dumps(asked._asdict()).encode() + b"\n"
-            return records.decode(self.host.answer(["receive", step, self.job.id], given, within_s, ask=ask), kind)
+            text = self.host.answer(["receive", step, self.job.id], given, within_s, ask=ask)
         except ssh.SshError as error:
             raise NotMoved(f"job {self.job.id} stays: {error}") from None
+        try:
+            return records.decode(text, kind)
         except ValueError as error:
-            self.refuse(f"carbontui there does not answer as this version understands ({error})")
+            raise NotMoved(f"job {self.job.id} stays: {self.host.misunderstood(text)} ({error})") from None
 
     def _say(self, order: MoveTo) -> None:
         self._order = order
@@ -361,6 +379,19 @@ def _size(path: str) -> int:
     if not os.path.isdir(path):  # noqa: PTH112
         return os.path.getsize(path) if os.path.exists(path) else 0  # noqa: PTH110, PTH202
     return sum(_size(entry.path) for entry in os.scandir(path))
+
+
+def _followed(copy: subprocess.Popen[bytes]) -> bytes:
+    """The last that rsync says; how far it is, on a terminal: '512.30M  45%  101.20MB/s    0:00:06'."""
+    said, shown = b"", sys.stderr.isatty()
+    assert copy.stdout is not None
+    while more := os.read(copy.stdout.fileno(), 4096):
+        said = (said + more)[-4096:]
+        if shown:
+            last = said.rpartition(b"\r")[2].decode(errors="replace")
+            sys.stderr.write(f"\r{units.printable(last).strip()[:60] if '%' in last else '':60}\r")
+            sys.stderr.flush()
+    return said
 
 
 def _sent(stats: bytes) -> int:
