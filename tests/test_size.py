@@ -11,18 +11,18 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_178
+WHOLE = 51_148
 FILES = 440
 ROOMS = {
-    "": 1_900,
-    "account": 980,
-    "assumed": 235,
+    "": 1_898,
+    "account": 968,
+    "assumed": 230,
     "client": 1_467,
     "client/detection": 1_772,
     "client/frameworks": 976,
     "client/pausing": 1_547,
-    "commands": 2_504,
-    "commands/support": 769,
+    "commands": 2_482,
+    "commands/support": 786,
     "extensions": 397,
     "extensions/evaluation": 1_089,
     "extensions/fleet": 1_107,
@@ -36,15 +36,15 @@ ROOMS = {
     "job/keeper": 1_702,
     "job/life": 899,
     "job/supervisor": 299,
-    "job/supervisor/core": 4_802,
+    "job/supervisor/core": 4_795,
     "job/supervisor/record": 1_440,
     "job/supervisor/shell": 2_008,
-    "job/terms": 491,
+    "job/terms": 490,
     "job/worker": 343,
     "nodes": 496,
     "plan": 1_775,
     "power": 2_117,
-    "power/agent": 1_115,
+    "power/agent": 1_117,
     "power/backends": 1_050,
     "power/limit": 915,
     "reports": 1_922,

@@ -246,10 +246,9 @@ weight_option = click.option(
 
 def assumptions(command: F) -> F:
     """Add the options for what counts of an assumed machine."""
-    watts, grams = WithUnit(units.parse_idle_power), WithUnit(units.parse_grams)
+    watts = WithUnit(units.parse_idle_power)
     for option in (
         click.option("--idle-w", type=watts, help="Watts of the GPU without a process (default: a tenth)."),
-        click.option("--embodied", type=grams, default="0", help="Weigh making the hardware: 12g per GPU hour."),
         click.option("--host-w", type=watts, help="Watts of the machine besides the GPU (default 0)."),
         boundary_option,
     ):

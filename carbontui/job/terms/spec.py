@@ -106,7 +106,6 @@ class Options(config.Terms, frozen=True, kw_only=True):
     """A program that shows no training step may be paused by SIGSTOP."""
     spool: bool = True
     """The command's environment may be kept on disk, for a restart after the keeper's loss or a reboot."""
-    cautious: bool = False
     metrics: str | None = None
     """Folder in which metrics are published."""
     offline: bool = False

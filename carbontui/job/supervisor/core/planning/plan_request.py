@@ -30,8 +30,6 @@ CURVE_MOST_S = 3 * 86400.0
 """The frontier extends at most this far beyond the deadline: a week of typical days is not worth its cost."""
 AHEAD_LEAST_S, AHEAD_MOST_S = 86400.0, 60 * 86400.0
 """Bounds of the outlook: it is built slot by slot in the supervisor's loop, and no forecast reaches two months."""
-CAUTION = 0.15
-"""`--cautious` plans this fraction of the way from the mean to the band's upper edge."""
 
 
 class PlanRequest(NamedTuple):
@@ -228,7 +226,6 @@ def _setup(state: JobState, inputs: Inputs, deadline_s: float, left_s: float) ->
         level_now=level_now(state, inputs),
         age_s=now - state.still_changed_s,
         flat_price=state.spec.price_per_kwh,
-        risk=CAUTION if state.spec.cautious else 0.0,
     )
 
 
