@@ -132,7 +132,7 @@ def settings_findings() -> list[Finding]:
 
 
 def job_findings(mend: bool) -> list[Finding]:
-    """Trainings without a monitor process: nobody steers them or counts their energy; taken up with --mend."""
+    """Trainings without a monitor process: nobody steers them or counts their energy; taken up with --repair."""
     found: list[Finding] = []
     for job in (job for job in store.jobs() if job.orphaned):
         command = f"carbontui restart {job.id}"
@@ -200,7 +200,7 @@ def plan_findings() -> list[Finding]:
 
 
 async def power_findings(mend: bool) -> list[Finding]:
-    """GPUs, CPU and what may be set, as the agent finds them; stale limits, restored with --mend."""
+    """GPUs, CPU and what may be set, as the agent finds them; stale limits, restored with --repair."""
     found: list[Finding] = []
     if mend:
         for outcome in processes.restore_stale():
@@ -208,7 +208,7 @@ async def power_findings(mend: bool) -> list[Finding]:
             back = "restored" if outcome.watts is None else f"restored, {outcome.watts:.0f} W"
             found.append(Finding("limits", verdict, f"{outcome.uuid}: {outcome.text or back}", outcome.fix))
     else:
-        found += [Finding("limits", "missing", text, "carbontui doctor --mend") for text in talk.lease_warnings()]
+        found += [Finding("limits", "missing", text, "carbontui doctor --repair") for text in talk.lease_warnings()]
     found += [Finding("limits", "missing", text) for text in leases.damaged_leases()]
     try:
         pids = tuple(pid for job in store.jobs() if (pid := job.alive("child")))
@@ -238,7 +238,7 @@ def _pack(path: Path, wanted: str | None) -> None:
 
 
 @click.command()
-@click.option("--mend", is_flag=True, help="Take up lost trainings; restore limits that a dead job left.")
+@click.option("--repair", "--mend", "mend", is_flag=True, help="Take up lost trainings; restore limits of dead jobs.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.option("--install", is_flag=True, help="Install a systemd user unit that resumes jobs after a reboot.")
 @click.option("--uninstall", is_flag=True, help="Remove that unit.")
