@@ -11,18 +11,18 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_178
+WHOLE = 51_142
 FILES = 440
 ROOMS = {
     "": 1_900,
     "account": 980,
     "assumed": 235,
-    "client": 1_467,
+    "client": 1_469,
     "client/detection": 1_773,
     "client/frameworks": 976,
     "client/pausing": 1_547,
-    "commands": 2_507,
-    "commands/support": 769,
+    "commands": 2_475,
+    "commands/support": 770,
     "extensions": 397,
     "extensions/evaluation": 1_092,
     "extensions/fleet": 1_107,
@@ -36,7 +36,7 @@ ROOMS = {
     "job/keeper": 1_702,
     "job/life": 899,
     "job/supervisor": 299,
-    "job/supervisor/core": 4_812,
+    "job/supervisor/core": 4_810,
     "job/supervisor/record": 1_440,
     "job/supervisor/shell": 2_006,
     "job/terms": 491,
@@ -47,7 +47,7 @@ ROOMS = {
     "power/agent": 1_115,
     "power/backends": 1_050,
     "power/limit": 915,
-    "reports": 1_924,
+    "reports": 1_902,
     "slurm": 677,
     "system": 905,
     "text": 1_591,

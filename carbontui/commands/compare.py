@@ -34,7 +34,7 @@ WORTH = 0.001
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Rows, the job's own row, whether speeds differ, the notes below the table, and rows that do not compare with
-    the others: they are shown as JSON, and where `--only` means none of the others."""
+    the others: they are shown as JSON alone."""
 
     rows: list[Elsewhere]
     own: Elsewhere | None = None
@@ -47,11 +47,6 @@ class Comparison:
 
 
 SHOWN, BAR = 15, 12
-
-
-def chosen(rows: Sequence[Elsewhere], only: str | None) -> list[Elsewhere]:
-    """The rows whose name contains `only`."""
-    return [row for row in rows if only is None or only.lower() in row.name.lower()]
 
 
 def one_line_each(rows: list[Elsewhere], own: Elsewhere | None) -> tuple[list[Elsewhere], Elsewhere | None]:
@@ -104,7 +99,6 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
 @click.option("--intensity", help="Your own carbon intensity at all hours, gCO2/kWh.")
 @click.option("--board-w", help="TDP of one GPU, where its power was not measured.")
 @click.option("--utilisation", type=Finite(0), help="Share of the TDP that it draws under load, like 0.8.")
-@click.option("--only", metavar="TEXT", help="Only rows whose name contains this.")
 @click.option("--all", "every_row", is_flag=True, help="Every row.")
 @click.option("--list", "show", is_flag=True, help="List the known GPUs.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, every row.")
@@ -112,24 +106,15 @@ def compare(job: str | None, show: bool, **asked: Any) -> None:
     """Show what the same work would take elsewhere, or later."""
     every = comparing.boards()
     if show:
-        for board in every:
-            click.echo(board.short)
+        click.echo("\n".join(board.short for board in every))
         return
     made = _compared(job, asked, every)
-    rows, apart = (chosen(some, asked["only"]) for some in (made.rows, made.apart))
     if asked["as_json"]:
-        rows += apart
-        click.echo(talk.as_json([made.numbers.get(row) or row._asdict() for row in rows]))
+        click.echo(talk.as_json([made.numbers.get(row) or row._asdict() for row in (*made.rows, *made.apart)]))
         return
-    rows = rows or (apart if asked["only"] else [])
-    if not rows:
-        raise Failure(
-            f"--only: no row contains {asked['only']!r}"
-            if asked["only"]
-            else "no GPU has a known speed and enough memory for this work",
-            3,
-        )
-    rows, own = one_line_each(rows, made.own) if asked["budgets"] else (rows, made.own)
+    if not made.rows:
+        raise Failure("no GPU has a known speed and enough memory for this work", 3)
+    rows, own = one_line_each(made.rows, made.own) if asked["budgets"] else (made.rows, made.own)
     print_rows(rows, own, every_row=asked["every_row"], speeds=made.speeds)
     for line in (*made.said, made.last):
         click.echo(line)
@@ -139,7 +124,7 @@ def _compared(job: str | None, asked: dict[str, Any], every: list[BoardSpec]) ->
     if sum((asked["zones"], asked["budgets"], asked["hosts"] is not None)) > 1:
         raise Failure("--zones, --budgets and --hosts exclude each other: give one", 2)
     if asked["zone"] is not None and not asked["budgets"]:
-        raise Failure("--zone belongs to --budgets; --only DE shows one row of --zones", 2)
+        raise Failure("--zone belongs to --budgets; --zones --json has every zone", 2)
     given = {"intensity": asked["intensity"], "board_w": asked["board_w"], "utilisation": asked["utilisation"]}
     settings = settings_for(**given).settings
     with refused("", story.NoStory, code=3):
@@ -208,7 +193,7 @@ def _zones(run: story.RunStory, work: Work) -> Comparison:
     said = ["staying is best: no grid with a current value is cleaner"] if own is not None and own == rows[0] else []
     others = [row for each, grids in live.items() if each != signal for row in comparing.on_grids(work, grids)]
     kinds = f"{len(others)} zones with another signal and the yearly means of {len(yearly)} countries"
-    said.append(f"{kinds} do not compare with these: --json has them, --only NAME shows them")
+    said.append(f"{kinds} do not compare with these: --json has them")
     return Comparison(rows, own, said=tuple(said), apart=others + yearly)
 
 

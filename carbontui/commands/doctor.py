@@ -242,18 +242,9 @@ def _pack(path: Path, wanted: str | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.option("--install", is_flag=True, help="Install a systemd user unit that resumes jobs after a reboot.")
 @click.option("--uninstall", is_flag=True, help="Remove that unit.")
-@click.option("--dry-run", is_flag=True, help="With --install or --uninstall: print, change nothing.")
 @click.option("--bundle", metavar="FILE", help="Pack the records of a job (JOB, else the last) for a bug report.")
 @click.argument("job", required=False)
-def doctor(
-    mend: bool,
-    as_json: bool,
-    install: bool,
-    uninstall: bool,
-    dry_run: bool,
-    bundle: str | None,
-    job: str | None,
-) -> None:
+def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, bundle: str | None, job: str | None) -> None:
     """Report what was found here, and the exact command that fixes what is missing."""
     if bundle is not None:
         _pack(Path(bundle), job)
@@ -263,10 +254,8 @@ def doctor(
     if install or uninstall:
         if install and uninstall:
             raise Failure("--install or --uninstall, not both", 2)
-        (restart.install if install else restart.uninstall)(dry_run=dry_run)
+        (restart.install if install else restart.uninstall)()
         return
-    if dry_run:
-        raise Failure("--dry-run belongs to --install or --uninstall", 2)
     findings = [Finding("carbontui", "ok", __version__)]
     findings += state_findings() + socket_findings() + logout_findings() + settings_findings() + grid_findings()
     findings += boundary_findings() + plan_findings()

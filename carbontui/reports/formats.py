@@ -25,9 +25,6 @@ OF_STATUS = ("coverage", "places", "moves_cost", "cost", "witnesses", "whole_mac
 PLAIN = ("energy_gpu_kwh", "energy_wall_kwh", "gco2_g", "avoided_g", "revised_g", "full_wall_w", "plans", "version")
 """Figures that stand in JSON under their own names."""
 
-NOTHING_HELD = "nothing held it back"
-"""Why JSON has no saving where nothing was delayed or capped; `text.account` says it to people."""
-
 
 def markdown(story: RunStory) -> str:
     """For a README, an issue or a lab book."""
@@ -71,9 +68,10 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "work_done_s": story.done_s,
         "steps": status.step,
         "zone": story.options.zone,
+        "slurm_job": story.options.slurm_job,
         "pue": story.options.pue,
         **{name: getattr(story, name) for name in PLAIN},
-        "avoided_why": NOTHING_HELD if story.avoided_g == 0 and story.run_now_g is None else None,
+        "avoided_why": "nothing held it back" if story.avoided_g == 0 and story.run_now_g is None else None,
         "embodied_g": story.embodied.grams if story.embodied else None,
         "by_day": [_day(part) for part in story.days],
         "revisions": list(story.revisions),

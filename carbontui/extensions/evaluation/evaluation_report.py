@@ -40,12 +40,12 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: 
         f"then{blended}; thresholds, the last week of that. Patience {evaluated['patience_pct']:g} %.",
         "",
         "A job of 650 W is off before its start, draws 90 W while paused, and takes 20 s to pause and 45 s to resume; "
-        "speeds under caps: the mean of 24 published trainings on V100, A40, Quadro RTX 6000 and P100. Released: "
-        "the GPU is let go while idle, nothing is charged while it waits to start. Reserved: a machine of 60 or 250 W "
-        "beside the GPU is charged from "
-        "the first moment to the finish. The best constant cap and foresight know the future. Savings: CO2 against "
-        "running now, mean of the jobs; worst: the job that ended highest above running now (below zero: even that one "
-        "saved), and above the constant cap; later: hours after running now; g/h: grams saved by each of these hours.",
+        "speeds under caps: the mean of 24 published trainings on V100, A40, Quadro RTX 6000 and P100. Released: the "
+        "GPU is let go while idle, nothing is charged while it waits to start. Reserved: a machine of 60 or 250 W "
+        "beside the GPU is charged from the first moment to the finish. The best constant cap and foresight know the "
+        "future. Savings: CO2 against running now, mean of the jobs; worst: the job that ended highest above running "
+        "now (below zero: even that one saved), and above the constant cap; later: hours after running now; g/h: "
+        "grams saved by each of these hours.",
     ]
     for caps, boundary in product((False, True), dict.fromkeys(map(_boundary, groups))):
         part = [group for group in groups if (group["caps"], _boundary(group)) == (caps, boundary)]
@@ -108,8 +108,7 @@ def _otherwise(groups: list[Group]) -> str:
 
 def _boundary(group: Group) -> str:
     """'released', 'reserved 60 W': in words."""
-    words: str = group["boundary"]
-    return words.replace("given-back", "released").replace("held", "reserved")
+    return str(group["boundary"]).replace("given-back", "released").replace("held", "reserved")
 
 
 def _setting(group: Group) -> str:

@@ -77,8 +77,7 @@ def _boards_w(
     curve = state.curve
     if known or not uuids or curve is None or not (curve.basis == "measured" or curve.simulated):
         return watts, known
-    flat = next((point.power_w for point in curve.points if point.kind == "full"), None)
-    found = flat if kind == "full" else curve.parked_w
+    found = curve.parked_w if kind == "parked" else next((p.power_w for p in curve.points if p.kind == "full"), None)
     return (watts, False) if found is None or curve.gpus != len(uuids) else (found, True)
 
 

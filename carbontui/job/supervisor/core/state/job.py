@@ -327,8 +327,7 @@ def _learn_watts(state: JobState, inputs: Inputs, *, plain_full: bool) -> Measur
     else:
         return known
     # a busy machine hears late of a pause: a board that still computes alone is not parked
-    late = kind == "parked"
-    still = [r for r in inputs.devices if not (late and r.share is None and (r.util or 0.0) > measured.IDLE)]
+    still = [r for r in inputs.devices if kind != "parked" or r.share is not None or (r.util or 0.0) <= measured.IDLE]
     read = [(r.uuid, r.own_w) for r in still if r.own_w is not None and not r.lost]
     known = measured.with_watts(known, kind, read)
     if host.cpu_w is not None and kind in ("full", "parked"):
