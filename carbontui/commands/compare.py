@@ -105,8 +105,7 @@ def compare(job: str | None, show: bool, **asked: Any) -> None:
     """Show what the same work would take elsewhere, or later."""
     every = comparing.boards()
     if show:
-        for board in every:
-            click.echo(board.short)
+        click.echo("\n".join(board.short for board in every))
         return
     made = _compared(job, asked, every)
     if asked["as_json"]:

@@ -25,8 +25,8 @@ def share(avoided_g: float | None, run_now_g: float | None) -> float | None:
 
 
 def against(avoided_g: float | None, run_now_g: float | None) -> str:
-    """'310 g or 20 % less than run-now', 'as much as run-now', 'nothing held it back'; '' where run-now is not
-    known."""
+    """'310 g or 20 % less than run-now', 'as much as run-now'; `NOTHING_HELD` where nothing was delayed or
+    capped, '' where that is not known."""
     if avoided_g is None or run_now_g is None:
         return "" if avoided_g is None else NOTHING_HELD
     part = share(avoided_g, run_now_g)

@@ -76,14 +76,6 @@ def test_rows_are_added_to_a_file_of_these_columns_and_to_no_other(job, told, tm
             export.append(alien, told)
 
 
-def test_a_row_joins_what_sacct_prints_on_the_job_and_step(told):
-    header, line = export.sacct(told).splitlines()
-    row = dict(zip(header.split("|"), line.split("|"), strict=True))
-    assert row["JobIDRaw"] == "4711.0" and row["State"] == "COMPLETED" and row["JobName"] == "train/er"
-    assert int(row["ConsumedEnergyRaw"]) == pytest.approx(told.energy_wall_kwh * 3.6e6, abs=1)
-    assert int(row["ElapsedRaw"]) == round(told.elapsed_s)
-
-
 @pytest.mark.parametrize(
     ("environment", "job"),
     [

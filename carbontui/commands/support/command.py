@@ -126,6 +126,8 @@ UTC = click.Option(
 class Count(click.IntRange):
     """A whole number within a range, as `units.parse_count` reads it."""
 
+    name = "number"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
             value = units.parse_count(value) if isinstance(value, str) and not value.startswith("-") else value

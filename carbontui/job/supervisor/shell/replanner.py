@@ -16,7 +16,7 @@ from carbontui.job.supervisor.core.advance import PlanFailed, PlanMade
 from carbontui.job.supervisor.core.planning import answers, expected_end, finish, machine, plan_request, site_plan
 from carbontui.job.supervisor.core.planning.course import if_planned
 from carbontui.job.supervisor.core.planning.problem import SLOT_S
-from carbontui.job.supervisor.core.state import forbidden, plan
+from carbontui.job.supervisor.core.state import boards, forbidden, plan
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.disk import Recorder
@@ -37,8 +37,6 @@ FIRST_GAP_S = 0.3
 """Requests this close together share one plan."""
 STARTS = statement("cause_start")
 
-READ_FIRST_S = 5.0
-"""An agent that has not read the boards by then may never do so, nor a CPU that has not told what it draws idle."""
 WATTS_MOVED, WATTS_GAP_S = 0.1, 15.0
 """A plan is made anew once what counts at full speed or while paused differs from the plan's by this share of full
 speed, at most so often: what waits for hours would stand beside figures of other watts until its slot is over."""
@@ -80,9 +78,8 @@ class Replanner:
             return
         if finish.why_no_shifting(state, inputs) is not None:
             return
-        unread = not inputs.readings.mono_s or (not inputs.devices and inputs.readings.host.idle_w is None)
-        if unread and inputs.uptime_s < READ_FIRST_S:
-            return  # before its boards are read a plan would be that of another machine
+        if boards.unread(inputs):
+            return
         self._receive_others(state, inputs)
         if self._watts_assumed and machine.full_wall_w(state, inputs) is not None:
             # else its grams stand beside the measured ones, perhaps ten times as many, until the slot is over

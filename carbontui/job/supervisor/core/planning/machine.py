@@ -25,8 +25,8 @@ def machine(state: JobState, inputs: Inputs) -> problem.Machine:
     known, spec, speed = state.measured, state.spec, state.clock.speed
     uuids = tuple(reading.uuid for reading in inputs.devices)
     guess = _guessed_full_w(state, inputs)
-    full, full_measured = _full_w(state, uuids, guess)
-    parked, parked_measured = measured.total_w(known, "parked", uuids, min(problem.DEFAULT_PARKED_W, guess / 3))
+    full, full_measured = _boards_w(state, "full", uuids, guess)
+    parked, parked_measured = _boards_w(state, "parked", uuids, min(problem.DEFAULT_PARKED_W, guess / 3))
     idle = math.fsum(idle_w(state, inputs).values())
     parked = parked if parked_measured else max(parked, idle)
     rest = known.rest_w.value or 0.0
@@ -68,15 +68,17 @@ def machine(state: JobState, inputs: Inputs) -> problem.Machine:
     )
 
 
-def _full_w(state: JobState, uuids: tuple[str, ...], otherwise: float) -> tuple[float, bool]:
-    """Full-speed watts of the boards, and whether they are known: measured in this run, else by its calibration (a job
-    capped from its first step may never run at full speed)."""
-    watts, known = measured.total_w(state.measured, "full", uuids, otherwise)
+def _boards_w(
+    state: JobState, kind: measured.PowerState, uuids: tuple[str, ...], otherwise: float
+) -> tuple[float, bool]:
+    """Watts of the boards at full speed or paused, and whether they are known: measured in this run, else by its
+    calibration (a job may never run at full speed, and is planned before its first pause)."""
+    watts, known = measured.total_w(state.measured, kind, uuids, otherwise)
     curve = state.curve
     if known or not uuids or curve is None or not (curve.basis == "measured" or curve.simulated):
         return watts, known
-    flat = next((point.power_w for point in curve.points if point.kind == "full"), None)
-    return (watts, False) if flat is None or curve.gpus != len(uuids) else (flat, True)
+    found = curve.parked_w if kind == "parked" else next((p.power_w for p in curve.points if p.kind == "full"), None)
+    return (watts, False) if found is None or curve.gpus != len(uuids) else (found, True)
 
 
 def _unload_s(state: JobState) -> float:
@@ -168,7 +170,7 @@ def charged_w(state: JobState, inputs: Inputs) -> tuple[float, float]:
 def full_wall_w(state: JobState, inputs: Inputs) -> float | None:
     """Full-speed watts that count at the wall, PUE included; None until the boards have been measured at full speed."""
     uuids = tuple(reading.uuid for reading in inputs.devices)
-    known = _full_w(state, uuids, 0.0)[1] if uuids else state.measured.rest_w.value is not None
+    known = _boards_w(state, "full", uuids, 0.0)[1] if uuids else state.measured.rest_w.value is not None
     return likely_wall_w(state, inputs) if known else None
 
 

@@ -326,7 +326,9 @@ def _learn_watts(state: JobState, inputs: Inputs, *, plain_full: bool) -> Measur
         kind = "idle"
     else:
         return known
-    read = [(r.uuid, r.own_w) for r in inputs.devices if r.own_w is not None and not r.lost]
+    # a busy machine hears late of a pause: a board that still computes alone is not parked
+    still = [r for r in inputs.devices if kind != "parked" or r.share is not None or (r.util or 0.0) <= measured.IDLE]
+    read = [(r.uuid, r.own_w) for r in still if r.own_w is not None and not r.lost]
     known = measured.with_watts(known, kind, read)
     if host.cpu_w is not None and kind in ("full", "parked"):
         known = measured.with_rest(known, host.cpu_w + (host.dram_w or 0.0), host.idle_w, parked=kind == "parked")
