@@ -11,22 +11,22 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_178
+WHOLE = 51_147
 FILES = 440
 ROOMS = {
     "": 1_900,
     "account": 980,
     "assumed": 235,
-    "client": 1_467,
+    "client": 1_469,
     "client/detection": 1_772,
     "client/frameworks": 976,
     "client/pausing": 1_547,
-    "commands": 2_504,
+    "commands": 2_482,
     "commands/support": 769,
-    "extensions": 397,
+    "extensions": 418,
     "extensions/evaluation": 1_089,
     "extensions/fleet": 1_107,
-    "extensions/llm": 153,
+    "extensions/llm": 143,
     "extensions/moves": 716,
     "extensions/site": 914,
     "grid": 2_699,
@@ -36,10 +36,10 @@ ROOMS = {
     "job/keeper": 1_702,
     "job/life": 899,
     "job/supervisor": 299,
-    "job/supervisor/core": 4_802,
+    "job/supervisor/core": 4_804,
     "job/supervisor/record": 1_440,
     "job/supervisor/shell": 2_008,
-    "job/terms": 491,
+    "job/terms": 492,
     "job/worker": 343,
     "nodes": 496,
     "plan": 1_775,
@@ -47,10 +47,10 @@ ROOMS = {
     "power/agent": 1_115,
     "power/backends": 1_050,
     "power/limit": 915,
-    "reports": 1_922,
+    "reports": 1_899,
     "slurm": 677,
     "system": 905,
-    "text": 1_591,
+    "text": 1_589,
     "tui": 261,
     "tui/model": 865,
     "tui/screens": 1_602,

@@ -65,7 +65,6 @@ def _write(path: str, text: str) -> None:
 @click.option("--csv", "table", metavar="FILE", help="A row per time slot ('-': to stdout).")
 @click.option("--json", "as_json", is_flag=True, help="All figures as JSON.")
 @click.option("--codecarbon", "emissions", metavar="FILE", help="Add a row to an emissions.csv ('-': to stdout).")
-@click.option("--sacct", "slurm", metavar="FILE", help="A row that joins sacct's on JobIDRaw ('-': to stdout).")
 @click.option(
     "--model-card", metavar="FILE", help="Its co2_eq_emissions for a Hugging Face model card ('-': to stdout)."
 )
@@ -105,7 +104,6 @@ def _report(job: str | None, asked: dict[str, Any]) -> None:
     exports: tuple[tuple[str | None, Callable[[story.RunStory], str]], ...] = (
         (asked["html"], formats.html),
         (asked["table"], formats.table),
-        (asked["slurm"], export.sacct),
         (asked["model_card"], lambda run: export.model_card(run, asked["training_type"])),
         (asked["sci"], lambda run: export.sci(run, asked["per"])),
         (asked["annex_xi"], export.annex_xi),

@@ -334,8 +334,6 @@ def test_status_journal_report_epochs_table_and_exports_agree_to_the_last_digit(
         assert (f"{energy:.9f}", f"{emitted:.6f}") == (kwh, grams), name
     carbon = export.codecarbon_row(made)
     assert carbon["energy_consumed"] == kwh and f"{float(carbon['emissions']) * 1000:.6f}" == grams
-    slurm = dict(zip(*[line.split("|") for line in export.sacct(made).splitlines()], strict=True))
-    assert (slurm["EnergyWallkWh"], slurm["gCO2"]) == (kwh, grams)
     assert "Per epoch" in formats.html(made) and "## Per epoch" in formats.markdown(made)
     # a paused hour belongs to the epoch it fell into: later epochs are no cheaper for having been waited for
     assert all(part.kwh > 0 and part.end_s > part.start_s for part in made.epochs)
