@@ -103,7 +103,7 @@ def begin(pid: int, options: tuple[str, ...]) -> None:
     if start is None:
         raise Failure(f"process {pid} is gone", 3)
     with refused("", launch.LaunchError):
-        chosen = run.options_of(command, given) | {"spool": False}
+        chosen = run.options_of(command, given) | {"spool": False, "inside": True}
         place = launch.claim(launch.checked_name(name) if name else "", command, numbered=True)
         job = spec.Options(**place, created_s=time.time(), commit=launch.commit(command, chosen["cwd"]), **chosen)
         directory = Path(job.dir)

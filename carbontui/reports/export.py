@@ -1,5 +1,5 @@
-"""A run in the columns and forms of others: CodeCarbon's emissions.csv, a model card's block,
-SCI, and Annex XI of the EU AI Act.
+"""A run in the columns and forms of others: CodeCarbon's emissions.csv, a model card's block, SCI, and Annex XI
+of the EU AI Act.
 
 Every field of the last three is a figure of the journal, whose row is named beside it, or "unknown". Nothing is filled
 in.

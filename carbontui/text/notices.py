@@ -86,11 +86,10 @@ NOTICES: Table = {
     "allowance_pauses": "paused until it is raised",
     "allowance_ends": "it ends at its checkpoint",
     "allowance_interrupts": "it is interrupted now",
-    "allowance_cannot_stop": "--on-budget stop will not stop this training: it has no checkpoint function "
-    "(carbontui.on_checkpoint(save)); start it with pause (it waits) or stop! (it is interrupted) instead",
+    "allowance_cannot_stop": "--on-budget stop will not stop this training: {why}; "
+    "start it with pause (it waits) or stop! (it is interrupted) instead",
     "allowance_goes_on": "the training goes on",
-    "allowance_cannot_end": "the training goes on (it has no checkpoint function (carbontui.on_checkpoint): "
-    "it is not stopped)",
+    "allowance_cannot_end": "the training goes on, and is not stopped: {why}",
     "allowances_suffice": "the budgets are sufficient again",
     "no_cap": _no_cap,
     "question": "raise it (carbontui budget {example}) or end the job (carbontui stop)? "

@@ -13,7 +13,7 @@ import runs
 from carbontui import cli
 from carbontui.account.boundary import KINDS
 from carbontui.job.terms import spec
-from carbontui.reports import export, story
+from carbontui.reports import export, formats, story
 from carbontui.text import sources
 
 
@@ -74,6 +74,10 @@ def test_rows_are_added_to_a_file_of_these_columns_and_to_no_other(job, told, tm
     for alien in (other, Path("/dev/full")):  # the latter is read without an end
         with pytest.raises(export.NotThatFile, match="other columns"):
             export.append(alien, told)
+
+
+def test_the_json_names_the_job_and_step_of_slurm(told):
+    assert formats.numbers(told)["slurm_job"] == "4711.0"
 
 
 @pytest.mark.parametrize(

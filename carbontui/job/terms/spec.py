@@ -60,6 +60,8 @@ class Options(config.Terms, frozen=True, kw_only=True):
     """Where its stderr goes; '': into the log, in the order it is written."""
     reads_once: bool = False
     """It was handed a pipe, which no later start could read again: no plan unloads it."""
+    inside: bool = False
+    """It is a part of a script or notebook that was started without carbontui: nothing could start it again."""
     by: str = ""
     commit: str = ""
     """Of the repository that its script is in, at its start; ending in '-dirty' where tracked files differ from it."""

@@ -200,6 +200,13 @@ class JobState:
         return (resumes or self.clock.replay) and self.waits_unloaded
 
     @property
+    def why_kept(self) -> protocol.Statement:
+        """Why it cannot be unloaded, where it cannot be."""
+        if self.spec.inside:
+            return protocol.statement("begun_inside")
+        return protocol.statement("reads_a_pipe") if self.spec.reads_once else protocol.statement("no_checkpoint")
+
+    @property
     def waits_unloaded(self) -> bool:
         """Whether an unload can last: what reads a pipe is not started again, what Slurm requeues is within minutes."""
         return not self.spec.reads_once and not (self.spec.requeue and self.spec.slurm_job and not self.spec.resubmit)
