@@ -6,8 +6,10 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from fake import FakeSupervisor, scene
 
+from carbontui.tui.model import feed
 from carbontui.tui.model.feed import LOG_BEGIN_B, LOG_MOST_B, JobFeed, LogPiece, News
 from carbontui.tui.model.view_state import ViewState
 
@@ -74,3 +76,12 @@ async def test_of_a_flood_of_output_the_end_is_read(tmp_path: Path) -> None:
         await hears.close()
         assert isinstance(last, LogPiece) and last.fresh
         assert last.text.endswith("much\n") and len(last.text) == LOG_BEGIN_B
+
+
+async def test_output_that_is_late_needs_no_other_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "TOGETHER_S", 0.0)
+    async with FakeSupervisor(tmp_path / "s", scene()) as fake:
+        fake.log = b"step 1\n"
+        hears = Hears(tmp_path / "s")
+        assert any(isinstance(one, LogPiece) for one in await hears.until(2))
+        await hears.close()

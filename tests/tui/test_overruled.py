@@ -69,6 +69,17 @@ async def test_a_preview_is_one_answer_in_words_on_the_chart_and_in_what_enter_c
         assert s.fake.commands[0].args == {"budget": wanted}
 
 
+async def test_the_same_plan_ends_when_the_headline_says(stage: Any) -> None:
+    async with stage() as s:
+        end = units.iso(NOW + 9 * 3600)
+        s.fake.preview_plan = structs.replace(s.fake.snap.plan, gco2_g=2500.0)
+        s.fake.push(status=s.fake.status(finish_expected=end))
+        await s.until(lambda: "done Thu 06:24" in s.text())
+        await s.pilot.press("right")
+        await s.until(lambda: "allowed, not used" in s.text() or "the same plan" in s.text())
+        assert "ends Thu 06:24" in s.text()
+
+
 async def test_a_budget_can_be_typed_and_is_previewed_before_it_is_given(stage: Any) -> None:
     async with stage() as s:
         at = NOW + 10 * 3600

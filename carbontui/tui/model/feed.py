@@ -181,6 +181,13 @@ class JobFeed:
         await wire.send(protocol.View(self._rate_hz))
         outputs = [_Output(wire, err) for err in (False, True)] if self._with_log else []
         reading = _reader(outputs)  # beside the first picture
+
+        def printed(done: asyncio.Task[list[LogPiece]]) -> None:
+            nonlocal reading
+            reading = None
+            for piece in () if done.cancelled() else done.result():
+                self._post(piece)
+
         try:
             async for message in wire.messages():
                 view_state = fold(self.view_state, message)
@@ -194,9 +201,10 @@ class JobFeed:
                 self._post(view_state)
                 self._ask_past(view_state)
                 if reading is not None and reading.done():
-                    for piece in reading.result():
-                        self._post(piece)
-                    reading = None
+                    printed(reading)
+                elif reading is not None:  # as soon as it comes: of a job that stands still no other picture may
+                    reading.remove_done_callback(printed)
+                    reading.add_done_callback(printed)
                 if self._with_log and view_state.series.replay_speed is not None and self._rate_hz < REPLAY_HZ:
                     self._rate_hz = REPLAY_HZ
                     await wire.send(protocol.View(self._rate_hz))

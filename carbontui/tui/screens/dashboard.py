@@ -205,12 +205,15 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         self._covered = True
 
     @on(ScreenResume)
-    def _reveal(self) -> None:
+    def _resume(self) -> None:
         if self._covered:
             self._covered = False
             self.query_one(LogTail).redraw()
-            if self.view_state is not None:
-                self._draw(self.view_state, anew=True)
+            self._draw_again(anew=True)
+
+    def _draw_again(self, *, anew: bool = False) -> None:
+        if self.view_state is not None and not self._covered:
+            self._draw(self.view_state, anew=anew)
 
     def _show(self, view_state: ViewState) -> None:
         before, self.view_state = self.view_state, view_state
@@ -252,7 +255,8 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
 
     def _show_state(self) -> None:
         if not self._covered:
-            self.query_one(StateBar).show(self.view_state, self.connection, self.age_s())
+            at_once = self.choice is not None  # what is chosen is compared with what is now
+            self.query_one(StateBar).show(self.view_state, self.connection, self.age_s(), at_once=at_once)
 
     def age_s(self) -> float:
         """Age of the data shown, in seconds."""
@@ -270,7 +274,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
 
     def _headed(self, view_state: ViewState) -> ViewState:
         """What the headline says: one saving and one end on the whole page, also while that is held to be read."""
-        return view_state if self.choice is not None else self.query_one(StateBar).view_state or view_state
+        return self.query_one(StateBar).view_state or view_state
 
     def _lay_out(self) -> None:
         """Set the heights that depend on the content; the rest is in the sheet."""
@@ -341,7 +345,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         self.query_one(BudgetSlider).show_choice(view_state, self.choice)
         if self._resting is not None:
             self._resting.stop()
-        self._resting = self.set_timer(CHARTS_PAUSE_S, self._show_charts)
+        self._resting = self.set_timer(CHARTS_PAUSE_S, self._draw_again)
         self.refresh_bindings()
 
     def action_back(self) -> None:

@@ -93,9 +93,12 @@ class BudgetSlider(FrontierChart):
         if finish is None:
             return [[(f" {choice.budget}: asking …", "dim")]]
         now = choice.previewed.instead if choice.previewed is not None else None
-        ends: CellRow = [(" ends ", "dim"), (state_text.clock(finish, view_state.now_s), "preview")]
+        same = choice.previewed is not None and now is not None and same_course(choice.previewed.plan, now.plan)
+        held = view_state.status.finish_expected if same else None
+        at_s = finish if held is None else units.from_iso(held)
+        ends: CellRow = [(" ends ", "dim"), (state_text.clock(at_s, view_state.now_s), "preview")]
         second = spread(width, ends, self._deadline(view_state, ends, width))
-        if choice.previewed is not None and now is not None and same_course(choice.previewed.plan, now.plan):
+        if same:
             return [[(f" {unused(choice.point, state_text.in_force(view_state))}", "text")], second]
         # an answer is compared with what was solved beside it, a point of the frontier with the frontier's own
         current = now if choice.previewed is not None else state_text.in_force(view_state)

@@ -181,10 +181,11 @@ class Replanner:
                 read = hours.said
             slot_s = None if ask.slot is None else units.from_iso(ask.slot)
             read = read if slot_s is None else statement("slot", at_s=slot_s)
-            found = await self._totals(state, seen, wanted, ask.carbon_price, slot_s)
+            keep = ask.slot is None and ask.forbid is None  # of one slot, the difference is that of the slot alone
+            found = await self._totals(state, seen, wanted, ask.carbon_price, slot_s, keep=keep)
             if found is None:
                 return refused("nothing is left to plan")
-            instead = await self._instead(seen)
+            instead = await self._instead(seen, keep=keep)
         except ValueError as error:
             return refused(str(error), misread=True)
         except WorkFailed as error:
@@ -193,23 +194,30 @@ class Replanner:
         text = "" if read is None else kept(read, seen.now_s)
         return protocol.Previewed(ask.id, *totals, text=text, instead=instead, said=read)
 
-    async def _instead(self, inputs: Inputs) -> protocol.PlanTotals | None:
+    async def _instead(self, inputs: Inputs, *, keep: bool) -> protocol.PlanTotals | None:
         """What is in force, solved anew: the plan in force is as old as its slot, and a difference from it would be one
         of time as well. Raises WorkFailed."""
         state = self.door.state
-        key = (state.budget, state.forbidden, state.override, state.plan)
+        key = (keep, state.budget, state.forbidden, state.override, state.plan)
         if self._base is None or self._base[0] != key or inputs.mono_s - self._base[1] > BASE_S:
-            found = await self._totals(state, inputs, state.budget, None, None)
+            found = await self._totals(state, inputs, state.budget, None, None, keep=keep)
             if found is None:
                 return None
             self._base = key, inputs.mono_s, found
         return self._base[2]
 
     async def _totals(
-        self, state: JobState, inputs: Inputs, budget: budgets.Budget, carbon_price: float | None, slot_s: float | None
+        self,
+        state: JobState,
+        inputs: Inputs,
+        budget: budgets.Budget,
+        carbon_price: float | None,
+        slot_s: float | None,
+        *,
+        keep: bool,
     ) -> protocol.PlanTotals | None:
         """What the whole job would come to so; None: nothing is left to plan. Raises WorkFailed."""
-        request = plan_request.preview_request(state, inputs, budget, carbon_price, slot_s)
+        request = plan_request.preview_request(state, inputs, budget, carbon_price, slot_s, keep=keep)
         if request is None:
             return None
         answer = await self.worker.preview(request.ask)
