@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_178
+WHOLE = 51_143
 FILES = 440
 ROOMS = {
     "": 1_900,
@@ -38,7 +38,7 @@ ROOMS = {
     "job/supervisor": 299,
     "job/supervisor/core": 4_804,
     "job/supervisor/record": 1_440,
-    "job/supervisor/shell": 2_016,
+    "job/supervisor/shell": 1_999,
     "job/terms": 491,
     "job/worker": 343,
     "nodes": 496,
@@ -50,12 +50,12 @@ ROOMS = {
     "reports": 1_922,
     "slurm": 677,
     "system": 905,
-    "text": 1_591,
-    "tui": 261,
-    "tui/model": 871,
-    "tui/screens": 1_605,
+    "text": 1_598,
+    "tui": 252,
+    "tui/model": 837,
+    "tui/screens": 1_597,
     "tui/terminal": 467,
-    "tui/widgets": 1_810,
+    "tui/widgets": 1_812,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 

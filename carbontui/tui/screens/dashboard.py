@@ -99,7 +99,6 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         `until_over`: `run` has opened it; it closes when the job ends."""
         super().__init__()
         self.from_table, self._table = from_table, table
-        self.notify_command = os.environ.get("CARBONTUI_NOTIFY", "")
         self.target, self._until_over = target, until_over
         self.readonly = readonly
         self.feed = JobFeed(target.socket, self._post, target.read_log, target.whole_run, away=target.away)
@@ -227,10 +226,10 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             self._draw(view_state, anew=before is None or shape(before) != shape(view_state))
 
     def _tell_elsewhere(self, before: ViewState | None, view_state: ViewState) -> None:
-        """Notify a user who is not watching by the terminal or a command."""
+        """Notify a user who is not watching, by the terminal."""
         told = notify.news(before, view_state)
-        if told is not None and (fault := notify.tell(told, self.notify_command, self.app)):
-            self.answer(fault, ok=False)
+        if told and isinstance(self.app, notify.TellsTerminal) and os.environ.get("CARBONTUI_NOTIFY") != "off":
+            self.app.tell_terminal(notify.osc9(told.text), bell=told.urgent)
 
     def _draw(self, view_state: ViewState, *, anew: bool) -> None:
         with self.app.batch_update():

@@ -64,6 +64,8 @@ class StateBar(Cells):
             left.append((f"; {refused}", "warning"))
         if diverged := situation.diverged(status):
             left.append((f"; {diverged}", "fault"))
+        if (held := situation.held_up(status)) and width_of(left) + len(held) + _NAME_LEAST + 12 <= width:
+            left.append((f"; {held}", "warning"))
         level_in_force = situation.author(status, view_state.now_s)
         if level_in_force and width_of(left) + len(level_in_force) + len(self._link()[0]) + _NAME_LEAST + 7 <= width:
             left += [("  ", "text"), (level_in_force, "warning")]
