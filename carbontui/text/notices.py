@@ -42,6 +42,10 @@ NOTICES: Table = {
     "for the rest they waited for the training (data, CPU work, other ranks){core:also}",
     "slower": "slower: {rate:.3g} steps/s in its last {last_s:duration} at full speed, "
     "{whole:.3g} over all of it{core:also}",
+    "held_steps_stopped": "no step for {quiet_s:duration}{boards:also}",
+    "held_boards_idle": "GPUs idle for {idle_s:duration}",
+    "held_boards_wait": "GPUs {busy:percent} busy, they wait for the training",
+    "held_slower": "slower than before",
     "core_wait": "it was ready and waited for a CPU core {share:percent} of the time",
     "simulated": "SIMULATED GPU: watts are a model, not a measurement",
     "guess_withdrawn": "withdrawn: {steps:count} total steps, guessed from {source}; "

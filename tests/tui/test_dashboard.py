@@ -382,12 +382,6 @@ async def test_detach_leaves_the_training_alone(stage: Any) -> None:
         assert not s.fake.commands
 
 
-async def test_the_palette_holds_every_action(stage: Any) -> None:
-    async with stage() as s:
-        names = {command.title for command in s.app.get_system_commands(s.dashboard)}
-    assert {"pause", "boost", "resume", "cap", "stop", "log", "detach", "sources", "pause for", "theme"} <= names
-
-
 async def test_keys_can_be_remapped(stage: Any) -> None:
     async with stage() as s:
         s.app.set_keymap({"pause": "z"})

@@ -290,6 +290,15 @@ def test_a_preview_under_an_override_keeps_the_override():
     assert plan_request.preview_request(done, inputs(), budgets.parse("3x", NOW_S), None) is None
 
 
+def test_a_preview_keeps_the_plan_that_the_budget_would_leave_in_force():
+    known = replace(job_state(budget="4h"), plan=plan_of(*[FULL] * 8, PAUSE, *[PAUSE] * 7))
+    seen, wanted = inputs(), budgets.parse("3h", NOW_S)
+    kept = plan_request.plan_request(known, seen).ask.kept
+    asked = plan_request.preview_request(known, seen, wanted, None).ask
+    assert kept is not None and asked.kept == kept[: len(asked.kept)]
+    assert plan_request.preview_request(known, seen, wanted, None, NOW_S + 60.0, keep=False).ask.kept is None
+
+
 def test_a_preview_of_a_budget_that_cannot_be_met_says_how_late():
     request = plan_request.preview_request(job_state(budget="4h"), inputs(), budgets.parse("1h", NOW_S), None)
     view = answers.from_answer(request.setup, preview_plan(request.ask), NOW_S, request.deadline_s).view

@@ -80,7 +80,6 @@ def plan_request(state: JobState, inputs: Inputs) -> PlanRequest | None:
     ask = PlanAsk(
         **structs.asdict(asked),
         curve=curve.problem,
-        kept=_kept(state, setup),
         curve_fixed=_fixed(state, curve) if state.forbidden else None,
         currency=state.spec.currency,
         weighs=state.spec.weight is not None,
@@ -148,9 +147,11 @@ def preview_request(
     budget: Budget,
     carbon_price: float | None,
     slot_s: float | None = None,
+    *,
+    keep: bool = True,
 ) -> PreviewRequest | None:
     """A what-if request: another budget, another carbon price (currency per tonne), or another level in the slot at
-    `slot_s`; None: no work is left."""
+    `slot_s`; None: no work is left. `keep`: the plan in force stays where it would stay if that were set."""
     left, now = state.progress.longest_left_s, inputs.now_s
     if left is None:
         return None
@@ -164,13 +165,14 @@ def preview_request(
     ask = _asked(state, inputs, setup, site_plan.shared(state, inputs, setup))
     if slot_s is not None:
         ask = structs.replace(ask, fixed=ask.fixed | _otherwise(state, setup, slot_s))
-    return PreviewRequest(ask, setup, deadline)
+    return PreviewRequest(ask if keep else structs.replace(ask, kept=None), setup, deadline)
 
 
 def _asked(state: JobState, inputs: Inputs, setup: problem.PlanningProblem, shared: SharedWatts | None) -> PreviewAsk:
     """What every request has."""
     return PreviewAsk(
         problem=setup.problem,
+        kept=_kept(state, setup),
         fixed=_fixed(state, setup),
         pauses=pauses(state, setup, inputs.now_s),
         soonest=_most(state) if state.spec.objective == "time" else None,
