@@ -50,7 +50,7 @@ class Served:
             app, sock=listener, print=None, access_log=None, shutdown_timeout=END_S, loop=asyncio.new_event_loop()
         )
 
-    @web.middleware
+    @web.middleware  # type: ignore[untyped-decorator, unused-ignore]
     async def _guard(self, request: Any, handler: Any) -> Any:
         """Refuses what is not of the one browser that had the token."""
         origin = request.headers.get("Origin")
