@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_178
+WHOLE = 51_132
 FILES = 440
 ROOMS = {
     "": 1_900,
@@ -21,7 +21,7 @@ ROOMS = {
     "client/detection": 1_772,
     "client/frameworks": 976,
     "client/pausing": 1_547,
-    "commands": 2_504,
+    "commands": 2_492,
     "commands/support": 769,
     "extensions": 397,
     "extensions/evaluation": 1_089,
@@ -47,15 +47,15 @@ ROOMS = {
     "power/agent": 1_115,
     "power/backends": 1_050,
     "power/limit": 915,
-    "reports": 1_922,
+    "reports": 1_878,
     "slurm": 677,
     "system": 905,
-    "text": 1_591,
+    "text": 1_597,
     "tui": 261,
     "tui/model": 865,
     "tui/screens": 1_602,
     "tui/terminal": 467,
-    "tui/widgets": 1_805,
+    "tui/widgets": 1_809,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 
