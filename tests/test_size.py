@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_080
+WHOLE = 51_034
 FILES = 440
 ROOMS = {
     "": 1_898,
@@ -21,7 +21,7 @@ ROOMS = {
     "client/detection": 1_773,
     "client/frameworks": 976,
     "client/pausing": 1_547,
-    "commands": 2_444,
+    "commands": 2_432,
     "commands/support": 787,
     "extensions": 418,
     "extensions/evaluation": 1_092,
@@ -47,15 +47,15 @@ ROOMS = {
     "power/agent": 1_117,
     "power/backends": 1_050,
     "power/limit": 915,
-    "reports": 1_900,
+    "reports": 1_856,
     "slurm": 677,
     "system": 905,
-    "text": 1_596,
+    "text": 1_602,
     "tui": 252,
     "tui/model": 837,
     "tui/screens": 1_597,
     "tui/terminal": 467,
-    "tui/widgets": 1_812,
+    "tui/widgets": 1_816,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 
