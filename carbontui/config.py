@@ -90,8 +90,6 @@ class Settings(Terms, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Your other machines, like "n2,user@n3": the screen says when a job would emit less on one of them."""
     metrics: str | None = None
     """Where Prometheus metrics are published: the folder of node-exporter's textfile collector."""
-    forecast: Literal["mean", "cautious"] = "mean"
-    """Plan on the conditional mean, or shifted by 0.15 of the band's upper half."""
 
 
 @dataclass(frozen=True)

@@ -152,12 +152,8 @@ def parse_percent(text: str) -> float:
 
 def parse_embodied(text: str) -> float | Literal["published"]:
     """Grams per GPU hour, or the word 'published'. Raises ValueError naming the value and the form."""
-    return "published" if text == "published" else parse_grams(text, "12g per GPU hour, or published")
-
-
-def parse_grams(text: str, form: str = "12g") -> float:
-    """Grams of '12' or '12g'. Raises ValueError naming the value and the form."""
-    return _amount(text, {"": 1.0, "g": 1.0}, 0.0, 1e6, f"no mass; write it like {form}")
+    form = "no mass; write it like 12g per GPU hour, or published"
+    return "published" if text == "published" else _amount(text, {"": 1.0, "g": 1.0}, 0.0, 1e6, form)
 
 
 def parse_price(text: str) -> tuple[float, str | None]:

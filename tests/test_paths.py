@@ -84,7 +84,7 @@ def test_a_user_without_a_home_directory_is_told_what_to_set(monkeypatch, home):
     for place in (paths.state_dir, paths.config_file, paths.cache_dir):
         with pytest.raises(FileNotFoundError, match="set HOME or CARBONTUI_HOME"):
             place()
-    for asked in (["--install"], ["--uninstall"], ["--install", "--dry-run"]):
+    for asked in (["--install"], ["--uninstall"]):
         refused = CliRunner().invoke(cli.cli, ["doctor", *asked]).exception
         assert isinstance(refused, FileNotFoundError) and "set HOME" in str(refused)
 
@@ -97,11 +97,11 @@ def test_a_unit_that_cannot_be_written_is_refused_and_leaves_nothing(ordinary_fo
     monkeypatch.setenv("XDG_CONFIG_HOME", str(ordinary_folder / ".config"))
     ordinary_folder.chmod(0o555)
     with ordinary_user(), pytest.raises(PermissionError) as refused:
-        install(dry_run=False)
+        install()
     assert refused.value.filename == str(ordinary_folder / ".config")
     # a disk that is full when it is written
     unit.parent.mkdir(parents=True)
     unit.symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left"):
-        install(dry_run=False)
+        install()
     assert not unit.is_symlink()

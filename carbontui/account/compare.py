@@ -68,22 +68,6 @@ def best_start(
     return StartWindow(begin_s, chosen_g, now_g, latest)
 
 
-def gains(
-    slots: tuple[Sequence[float | None], float, float], hours: Sequence[float], now_s: float
-) -> list[tuple[float, StartWindow]]:
-    """For work of as many `hours`: its best start within the slots (mean intensities, start, seconds of each); those
-    that they do not wholly cover are left out."""
-    mean, start_s, step_s = slots
-    end_s = start_s + len(mean) * step_s
-    found = []
-    for length in hours:
-        work_s = length * 3600.0
-        if None not in mean and now_s + work_s <= end_s:
-            best = best_start(*slots, now_s=now_s, work_s=work_s, deadline_s=end_s)
-            found += [(length, best)] if best is not None else []
-    return found
-
-
 TFLOPS_SHARE, BANDWIDTH_SHARE = 0.7, 0.3
 
 

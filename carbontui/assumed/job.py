@@ -52,6 +52,8 @@ class AssumedJob:
     weight: Weight | None = None
     patience_pct: float = 0.0
     """An hour of later finish must save so many percent of what an hour at full speed takes; 0: time has no price."""
+    still_s: float = math.inf
+    """It stands still for so long at a stretch at most."""
 
     def problem(self, edges: list[float], grid: Hours, work_s: float) -> Problem:
         """The problem of `work_s` seconds of full-speed work on the slots between the edges (epoch seconds). Raises
@@ -88,13 +90,12 @@ def planned(
     deadline_s: float,
     *,
     tol: float,
-    idle_limit_s: float = math.inf,
 ) -> tuple[Problem, Schedule]:
-    """The problem and its plan, as a job makes it before it has begun (`plan.rolling.FLOOR`); it stands still for
-    `idle_limit_s` at a stretch at most. Work that does not fit is done after the deadline, on the intensity of those
-    hours, not on that of the last hour before it. Raises ValueError."""
+    """The problem and its plan, as a job makes it before it has begun (`plan.rolling.FLOOR`). Work that does not fit is
+    done after the deadline, on the intensity of those hours, not on that of the last hour before it. Raises
+    ValueError."""
     problem = on_hours(job, grid, work_s, start_s, deadline_s)
-    found, _ = replan(problem, None, tol=tol, max_pause_s=idle_limit_s, untouched=0.0)
+    found, _ = replan(problem, None, tol=tol, max_pause_s=job.still_s, untouched=0.0)
     if not found.late_s:
         return problem, found
     longer = on_hours(job, grid, work_s, start_s, deadline_s + found.late_s)
@@ -288,12 +289,10 @@ def bounded(
     *,
     host_w: float | None = None,
     idle_w: float | None = None,
-    embodied: float | None = None,
 ) -> AssumedJob:
     """The job, whose levels are watts of boards, with all that counts: `host_w` beside them, and `idle_w` of the boards
-    without a process (None: a tenth of the highest level), which levels named off or unload stand for; what making the
-    hardware emitted, `embodied` grams per hour that it is held, is added to that of the levels."""
-    shape, rest_w, made_g = job.shape, host_w or 0.0, embodied or 0.0
+    without a process (None: a tenth of the highest level), which levels named off or unload stand for."""
+    shape, rest_w = job.shape, host_w or 0.0
     bare_w = IDLE * max(level.power_w for level in shape.levels) if idle_w is None else idle_w
 
     def level_of(level: ProblemLevel) -> ProblemLevel:
@@ -304,7 +303,7 @@ def bounded(
             level,
             power_w=charged_w(how, Draw(drawn_w, 0.0, rest_w), Draw(bare_w)),
             rent_per_h=share * level.rent_per_h,
-            embodied_g_per_h=share * (level.embodied_g_per_h + made_g),
+            embodied_g_per_h=share * level.embodied_g_per_h,
         )
 
     def switch(watts: float) -> float:
@@ -325,20 +324,15 @@ def stated(
 
 
 def within_budgets(
-    work: Work,
-    outlook: GridForecast,
-    factors: Iterable[float],
-    now_s: float,
-    patience_pct: float = 0.0,
-    *,
-    caps: bool = True,
+    job: AssumedJob, work: Work, outlook: GridForecast, factors: Iterable[float], now_s: float
 ) -> list[Elsewhere]:
-    """The plan of the work, started now or later, within each multiple of its time at full speed. With `caps`, those
-    expected of any board from public measurements; without a board none. Raises ProblemError where the forecast is too
-    short."""
-    board = assumed(work.boards_w or work.rest_w, caps=caps and work.boards_w > 0, running=False)
-    job = replace(bounded(board, "given-back", host_w=work.boards_w and work.rest_w), patience_pct=patience_pct)
-    found = []
+    """The plan of the work, started now or later, within each multiple of its time at full speed; at the work's watts.
+    Raises ProblemError where the forecast is too short."""
+    shape = job.shape
+    scale = (work.boards_w + work.rest_w) / (shape.pue * shape.levels[shape.fastest].power_w)
+    levels = tuple(structs.replace(level, power_w=scale * level.power_w) for level in shape.levels)
+    watts = tuple(tuple(scale * one for one in row) for row in shape.switch_w)
+    job, found = replace(job, shape=replace(shape, levels=levels, switch_w=watts)), []
     for factor in factors:
         _, plan = planned(job, ExpectedSignal(outlook), work.work_s, now_s, now_s + factor * work.work_s, tol=1e-3)
         how = f"certified within {figures.percent(plan.gap, 2)}; {outlook.how}: {outlook.source}"

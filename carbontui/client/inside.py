@@ -40,6 +40,8 @@ class ScriptJob:
         self.total, self.words = total, [*words, *_words(options)]
         self.id = ""
         """Empty where none was begun."""
+        self.quiet = False
+        """Its end is shown otherwise."""
         self._place: Dict[str, str] = {}
         self._before: Dict[str, Optional[str]] = {}
 
@@ -104,7 +106,8 @@ class ScriptJob:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as keeper:
                 keeper.connect(place["keeper"])
         api.gate.figures = _account(place["dir"])
-        _say(f"job {self.id} has ended; look with: carbontui report {self.id}")
+        if not self.quiet:
+            _say(f"job {self.id} has ended; look with: carbontui report {self.id}")
 
 
 def _account(directory: str) -> Dict[str, Any]:

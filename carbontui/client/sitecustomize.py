@@ -145,6 +145,8 @@ def _output_as_alone():
         new.mode = "w"
         setattr(sys, name, new)
         setattr(sys, "__" + name + "__", new)
+        if name == "stdout" and os.isatty(0) and "CARBONTUI_NO_INPUT" in os.environ:  # asked of output, as alone
+            os.get_terminal_size = lambda fd=1, asked=os.get_terminal_size: asked(fd if os.isatty(fd) else 0)
 
 
 def _explain_no_input():

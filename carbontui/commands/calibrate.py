@@ -127,7 +127,7 @@ def _begun(job: store.Job) -> protocol.Result:
 
 @click.group()
 def learn() -> None:
-    """Learn of a running job; calibrate, guess and rehearse are the same."""
+    """Learn of a running job: its speed by watts, its total of steps, or whether an unload resumes."""
 
 
 for form, command in (("speed", calibrate), ("total", guess), ("unload", rehearse)):

@@ -7,9 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import structs
 
 from carbontui import config, hooks, units
 from carbontui.account import compare as comparing
@@ -19,10 +20,14 @@ from carbontui.commands.support.command import Failure, Finite, any_jobs, refuse
 from carbontui.commands.support.run_values import settings_for, settings_of
 from carbontui.grid import opening, zones
 from carbontui.grid.types import GridForecast
+from carbontui.power.messages import Reading
 from carbontui.reports import elsewhere, story
 from carbontui.text import account as words
 from carbontui.text import figures
 from carbontui.text.first_run import gain
+
+if TYPE_CHECKING:
+    from carbontui.assumed.job import AssumedJob
 
 MOVES_NOTHING = "compare moves no job: this is what the same work would take elsewhere"
 BUDGETS = (1.0, 1.5, 2.0, 3.0)
@@ -33,25 +38,18 @@ WORTH = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows, the job's own row, whether speeds differ, the notes below the table, and rows that do not compare with
-    the others: they are shown as JSON, and where `--only` means none of the others."""
+    """Rows, the job's own row, whether speeds differ, and the notes below the table."""
 
     rows: list[Elsewhere]
     own: Elsewhere | None = None
     speeds: bool = False
     said: tuple[str, ...] = ()
-    apart: list[Elsewhere] = field(default_factory=list)
     numbers: Mapping[Elsewhere, dict[str, Any]] = field(default_factory=dict)
     """Of rows whose JSON has more than they."""
     last: str = MOVES_NOTHING
 
 
 SHOWN, BAR = 15, 12
-
-
-def chosen(rows: Sequence[Elsewhere], only: str | None) -> list[Elsewhere]:
-    """The rows whose name contains `only`."""
-    return [row for row in rows if only is None or only.lower() in row.name.lower()]
 
 
 def one_line_each(rows: list[Elsewhere], own: Elsewhere | None) -> tuple[list[Elsewhere], Elsewhere | None]:
@@ -69,20 +67,16 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
     shown = list(rows if every_row else rows[:SHOWN])
     if own is not None and own not in shown:
         shown.append(own)
-    by_grams = any(row.gco2_g is not None for row in shown)
-
-    def amount(row: Elsewhere) -> float:
-        return (row.gco2_g if by_grams else row.kwh) or 0.0
-
-    most = max(map(amount, shown), default=0.0)
+    amounts = [row.kwh if row.gco2_g is None else row.gco2_g for row in shown]
+    most = max(amounts, default=0.0) or 1.0
     width = max(len(row.name) for row in shown)
     head = [f"{'':<{width}}", *([f"{'speed':>6}"] if speeds else []), f"{'time':>9}", f"{'energy':>9}"]
     click.echo("  ".join([*head, f"{'CO2':>8}"]))
     one_how = len({row.how for row in shown}) == 1
-    for row in shown:
+    for row, amount in zip(shown, amounts, strict=True):
         cells = [f"{row.name:<{width}}", *([f"{row.speed:>5.2f}x"] if speeds else [])]
         cells += [f"{figures.duration(row.time_s):>9}", f"{figures.kwh(row.kwh):>9}"]
-        bar = "█" * round(BAR * (amount(row) / most if most > 0 else 0))
+        bar = "█" * round(BAR * amount / most)
         how = f"{'' if one_how else row.how}{'  <- here' if row is own else ''}"
         click.echo("  ".join([*cells, f"{figures.grams(row.gco2_g):>8}", f"{bar:<{BAR}}", how]).rstrip())
     if one_how and shown:
@@ -95,7 +89,7 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
 @click.argument("job", required=False, shell_complete=any_jobs)
 @click.option("--gpu", metavar="NAME", help="The GPU the job ran on, if its name is not recognised.")
 @click.option(
-    "--zones", is_flag=True, help="Other zones by their grid's intensity now, countries by their yearly mean."
+    "--zones", is_flag=True, help="Other zones by their grid's intensity now; offline, countries by their yearly mean."
 )
 @click.option("--budgets", is_flag=True, help="The best plans within 1x, 1.5x, 2x and 3x of its time.")
 @click.option("--hosts", metavar="A,B", help="The rest of it on your other machines, over ssh, with the move's cost.")
@@ -104,7 +98,6 @@ def print_rows(rows: Sequence[Elsewhere], own: Elsewhere | None, *, every_row: b
 @click.option("--intensity", help="Your own carbon intensity at all hours, gCO2/kWh.")
 @click.option("--board-w", help="TDP of one GPU, where its power was not measured.")
 @click.option("--utilisation", type=Finite(0), help="Share of the TDP that it draws under load, like 0.8.")
-@click.option("--only", metavar="TEXT", help="Only rows whose name contains this.")
 @click.option("--all", "every_row", is_flag=True, help="Every row.")
 @click.option("--list", "show", is_flag=True, help="List the known GPUs.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON, every row.")
@@ -112,24 +105,15 @@ def compare(job: str | None, show: bool, **asked: Any) -> None:
     """Show what the same work would take elsewhere, or later."""
     every = comparing.boards()
     if show:
-        for board in every:
-            click.echo(board.short)
+        click.echo("\n".join(board.short for board in every))
         return
     made = _compared(job, asked, every)
-    rows, apart = (chosen(some, asked["only"]) for some in (made.rows, made.apart))
     if asked["as_json"]:
-        rows += apart
-        click.echo(talk.as_json([made.numbers.get(row) or row._asdict() for row in rows]))
+        click.echo(talk.as_json([made.numbers.get(row) or row._asdict() for row in made.rows]))
         return
-    rows = rows or (apart if asked["only"] else [])
-    if not rows:
-        raise Failure(
-            f"--only: no row contains {asked['only']!r}"
-            if asked["only"]
-            else "no GPU has a known speed and enough memory for this work",
-            3,
-        )
-    rows, own = one_line_each(rows, made.own) if asked["budgets"] else (rows, made.own)
+    if not made.rows:
+        raise Failure("no GPU has a known speed and enough memory for this work", 3)
+    rows, own = one_line_each(made.rows, made.own) if asked["budgets"] else (made.rows, made.own)
     print_rows(rows, own, every_row=asked["every_row"], speeds=made.speeds)
     for line in (*made.said, made.last):
         click.echo(line)
@@ -139,7 +123,7 @@ def _compared(job: str | None, asked: dict[str, Any], every: list[BoardSpec]) ->
     if sum((asked["zones"], asked["budgets"], asked["hosts"] is not None)) > 1:
         raise Failure("--zones, --budgets and --hosts exclude each other: give one", 2)
     if asked["zone"] is not None and not asked["budgets"]:
-        raise Failure("--zone belongs to --budgets; --only DE shows one row of --zones", 2)
+        raise Failure("--zone belongs to --budgets", 2)
     given = {"intensity": asked["intensity"], "board_w": asked["board_w"], "utilisation": asked["utilisation"]}
     settings = settings_for(**given).settings
     with refused("", story.NoStory, code=3):
@@ -190,36 +174,31 @@ def _hosts(run: story.RunStory, work: Work, names: str, there: str) -> Compariso
 
 
 def _zones(run: story.RunStory, work: Work) -> Comparison:
-    """Zones by what their grids emit now, in the signal of the job's own account; where no source answers, countries by
-    their yearly mean, the job's own among them."""
-    live = opening.now_on(settings_of(settings_for().settings))
-    zone, known, yearly = run.options.zone, run.status.intensity, comparing.on_grids(work, comparing.countries())
+    """Zones by what their grids emit now, in one signal: that of the job's own account, if any answers in it; where no
+    source answers, countries by their yearly mean."""
+    live, zone, known = opening.now_on(settings_of(settings_for().settings)), run.options.zone, run.status.intensity
     if not live:
+        yearly = comparing.on_grids(work, comparing.countries())
         own = next((row for row in yearly if row.name.split()[0] == (zone or "").partition("-")[0]), None)
         unknown = "no grid's current value is known here (offline, or no source answers)"
         means = "yearly lifecycle means: compare them with each other, not with this job's own account"
         return Comparison(yearly, own, said=(unknown, means))
-    ours = None if known is None else known.signal
-    signal = max(live, key=lambda each: (each == ours, len(live[each])))
-    rows = comparing.on_grids(work, live[signal])
-    if signal == ours:
-        rows = [comparing.as_used(row, work) if row.name.split()[0] == zone else row for row in rows]
-    own = next((row for row in rows if row.name.split()[0] == zone), None)
-    said = ["staying is best: no grid with a current value is cleaner"] if own is not None and own == rows[0] else []
-    others = [row for each, grids in live.items() if each != signal for row in comparing.on_grids(work, grids)]
-    kinds = f"{len(others)} zones with another signal and the yearly means of {len(yearly)} countries"
-    said.append(f"{kinds} do not compare with these: --json has them, --only NAME shows them")
-    return Comparison(rows, own, said=tuple(said), apart=others + yearly)
+    signal = max(live, key=lambda each: (known is not None and each == known.signal, len(live[each])))
+    rows = [row._replace(here=row.name.split()[0] == zone) for row in comparing.on_grids(work, live[signal])]
+    own = next((row for row in rows if row.here), None)
+    best = "staying is best: no grid with a current value is cleaner"
+    others = f"{sum(map(len, live.values())) - len(rows)} zones with another signal do not compare with these"
+    return Comparison(rows, own, said=(best, others) if own is not None and own == rows[0] else (others,))
 
 
 def _budgets(run: story.RunStory, work: Work, zone: str | None, settings: config.Settings) -> Comparison:
     from carbontui.assumed.job import within_budgets
     from carbontui.plan.problem import ProblemError
 
-    now_s, caps = time.time(), _caps(run)
+    now_s, job = time.time(), _machine(run)
     outlook = _outlook(run, work, zone, settings.intensity, now_s)
     with refused("", ProblemError, code=3):
-        rows = within_budgets(work, outlook, BUDGETS, now_s, run.options.patience, caps=caps)
+        rows = within_budgets(job, work, outlook, BUDGETS, now_s)
     full = rows[0]
     gains = [gain(1 - (row.gco2_g or 0.0) / (full.gco2_g or 1.0), row.time_s - full.time_s) for row in rows]
     rows = [full, *(row._replace(how=f"{said}; {row.how}") for said, row in zip(gains[1:], rows[1:], strict=True))]
@@ -227,18 +206,20 @@ def _budgets(run: story.RunStory, work: Work, zone: str | None, settings: config
     own, said = next((row for row in rows if row.name == theirs), rows[0]), []
     if all((row.gco2_g or 0.0) >= (rows[0].gco2_g or 0.0) * (1 - WORTH) for row in rows):
         said.append("more time saves nothing: the plan within 1x is the best")
-    if caps:
+    if any("cap" in level.name for level in job.shape.levels):
         said.append("levels are from public measurements, not from your GPU: to measure it, carbontui learn speed")
     return Comparison(rows, own, said=tuple(said))
 
 
-def _caps(run: story.RunStory) -> bool:
-    """Whether its GPUs take caps: as they say where they are here, else assumed."""
-    from carbontui.commands.support import offers as here
+def _machine(run: story.RunStory) -> AssumedJob:
+    """What its GPUs can do without it: as they say where they are here, else as its status has them."""
+    from carbontui.commands.support import offers
 
-    own = {gpu.uuid for gpu in run.status.gpus}
-    found = [board for board in here.boards() if board.uuid in own]
-    return run.options.cap and (here.take_caps(found) if len(found) == len(own) else bool(own))
+    own, found = {gpu.uuid for gpu in run.status.gpus}, offers.readings()
+    boards = [structs.replace(one, foreign_pids=(), share=None) for one in found.devices if one.uuid in own]
+    if len(boards) != len(own):
+        boards = [Reading(uuid=gpu.uuid, name=gpu.name, limit_found_w=gpu.limit_w) for gpu in run.status.gpus]
+    return offers.of_machine(run.options, structs.replace(found, devices=tuple(boards)))[0]
 
 
 def _outlook(run: story.RunStory, work: Work, zone: str | None, intensity: float | None, now_s: float) -> GridForecast:

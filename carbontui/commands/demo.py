@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from carbontui import link, paths, units
 from carbontui.commands import run
@@ -29,6 +30,9 @@ START = "2020-04-14T16:00:00Z"
 by 9 %, inside its band throughout."""
 PACE_S = 0.06
 """A step takes this long. The models need a tenth of it on an idle core, so a busy machine keeps up."""
+
+SIMULATED = SimulatedSpec(parked_w=90.0)
+"""It draws as much with the model in its memory as a plan takes any data-centre GPU to draw until it has paused."""
 
 
 def has_boards() -> bool:
@@ -62,7 +66,7 @@ def day(name: str, seconds: float, *, real: bool = False, boards: int = 1) -> op
         # on a real board a limit would be real while the hours are replayed
         cap=not real,
         replay=options.Replay(start_s=units.from_iso(START), speed=speed, wall_origin_s=origin, bound=True),
-        simulated=None if real else SimulatedSpec(count=boards, points=public.simulated(SimulatedSpec().full_w)),
+        simulated=None if real else replace(SIMULATED, count=boards, points=public.simulated(SIMULATED.full_w)),
     )
 
 

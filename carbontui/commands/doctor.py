@@ -132,7 +132,7 @@ def settings_findings() -> list[Finding]:
 
 
 def job_findings(mend: bool) -> list[Finding]:
-    """Trainings without a monitor process: nobody steers them or counts their energy; taken up with --mend."""
+    """Trainings without a monitor process: nobody steers them or counts their energy; taken up with --repair."""
     found: list[Finding] = []
     for job in (job for job in store.jobs() if job.orphaned):
         command = f"carbontui restart {job.id}"
@@ -200,7 +200,7 @@ def plan_findings() -> list[Finding]:
 
 
 async def power_findings(mend: bool) -> list[Finding]:
-    """GPUs, CPU and what may be set, as the agent finds them; stale limits, restored with --mend."""
+    """GPUs, CPU and what may be set, as the agent finds them; stale limits, restored with --repair."""
     found: list[Finding] = []
     if mend:
         for outcome in processes.restore_stale():
@@ -208,7 +208,7 @@ async def power_findings(mend: bool) -> list[Finding]:
             back = "restored" if outcome.watts is None else f"restored, {outcome.watts:.0f} W"
             found.append(Finding("limits", verdict, f"{outcome.uuid}: {outcome.text or back}", outcome.fix))
     else:
-        found += [Finding("limits", "missing", text, "carbontui doctor --mend") for text in talk.lease_warnings()]
+        found += [Finding("limits", "missing", text, "carbontui doctor --repair") for text in talk.lease_warnings()]
     found += [Finding("limits", "missing", text) for text in leases.damaged_leases()]
     try:
         pids = tuple(pid for job in store.jobs() if (pid := job.alive("child")))
@@ -238,22 +238,13 @@ def _pack(path: Path, wanted: str | None) -> None:
 
 
 @click.command()
-@click.option("--mend", is_flag=True, help="Take up lost trainings; restore limits that a dead job left.")
+@click.option("--repair", "--mend", "mend", is_flag=True, help="Take up lost trainings; restore limits of dead jobs.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @click.option("--install", is_flag=True, help="Install a systemd user unit that resumes jobs after a reboot.")
 @click.option("--uninstall", is_flag=True, help="Remove that unit.")
-@click.option("--dry-run", is_flag=True, help="With --install or --uninstall: print, change nothing.")
 @click.option("--bundle", metavar="FILE", help="Pack the records of a job (JOB, else the last) for a bug report.")
 @click.argument("job", required=False)
-def doctor(
-    mend: bool,
-    as_json: bool,
-    install: bool,
-    uninstall: bool,
-    dry_run: bool,
-    bundle: str | None,
-    job: str | None,
-) -> None:
+def doctor(mend: bool, as_json: bool, install: bool, uninstall: bool, bundle: str | None, job: str | None) -> None:
     """Report what was found here, and the exact command that fixes what is missing."""
     if bundle is not None:
         _pack(Path(bundle), job)
@@ -263,10 +254,8 @@ def doctor(
     if install or uninstall:
         if install and uninstall:
             raise Failure("--install or --uninstall, not both", 2)
-        (restart.install if install else restart.uninstall)(dry_run=dry_run)
+        (restart.install if install else restart.uninstall)()
         return
-    if dry_run:
-        raise Failure("--dry-run belongs to --install or --uninstall", 2)
     findings = [Finding("carbontui", "ok", __version__)]
     findings += state_findings() + socket_findings() + logout_findings() + settings_findings() + grid_findings()
     findings += boundary_findings() + plan_findings()

@@ -16,7 +16,7 @@ import msgspec
 
 from carbontui import protocol
 from carbontui.account.estimate import is_narrow
-from carbontui.commands import override, run
+from carbontui.commands import override
 from carbontui.commands.support import run_values, talk
 from carbontui.commands.support.command import Count, Failure, overrides, refused
 from carbontui.commands.support.trying import Held
@@ -52,10 +52,7 @@ VARIABLE = "CARBONTUI_ESTIMATE"
 @click.option("--yes", is_flag=True, help="Do not ask before the command is started.")
 @click.option("--json", "as_json", is_flag=True, help="The job's status, with the estimate in it, as JSON.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@click.pass_context
 def estimate(
-    ctx: click.Context,
-    /,
     grid_file: str | None,
     steps: int | None,
     yes: bool,
@@ -72,9 +69,8 @@ def estimate(
         raise Failure("estimate needs a command: carbontui estimate -- python train.py ...", 2)
     with refused("", launch.LaunchError):
         options = options_for(command, grid_file, steps, **given)
-    tty = sys.stdin.isatty()
     if not yes:
-        if not tty:
+        if not sys.stdin.isatty():
             raise Failure("estimate starts the command and stops it again; without a terminal, confirm with --yes", 2)
         text = (
             f"This starts `{shlex.join(command)}`, lets it run for at most {LONGEST_S:.0f} s and stops it; files "
@@ -92,9 +88,6 @@ def estimate(
             click.echo(line)
     if status.estimate is None and status.per_1000_steps is None:
         raise Failure(why_none(status), 3)
-    if tty and not yes and not as_json and click.confirm("Run it now as a job?", default=False):
-        os.environ.pop(VARIABLE, None)
-        ctx.invoke(run.run, command=command, grid_file=grid_file, steps=steps, **given)
 
 
 def _offers(status: protocol.Status, options: job_spec.Options) -> Iterator[str]:
@@ -190,8 +183,7 @@ def trial_lines(status: protocol.Status) -> list[str]:
         rows.append(("per 1,000", f"steps: {account_words.pace_row(status.per_1000_steps)}"))
         an_hour = account_words.pace_row(msgspec.structs.replace(hour, s_lo=hour.s, s_hi=hour.s))
         rows.append(("per hour", f"{hour.steps:,.0f} steps: {an_hour}"))
-        if not sys.stdin.isatty():
-            rows.append(("total", f"{asked(status)} Say --steps N (all epochs), and it tells the whole"))
+        rows.append(("total", f"{asked(status)} Say --steps N (all epochs), and it tells the whole"))
     total = status.provenance.get("steps_total")
     if status.steps_total:
         whence = f", {total.source}; say --steps N where it is another" if total is not None else ""

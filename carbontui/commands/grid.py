@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -34,39 +33,20 @@ UNRECORDED = frozenset(kind.name for kind in choose.EVERY if not kind.recorded)
     help="The grid now: its intensity, which source answers, how fresh it is, what a key would add.",
 )
 @click.option("--zone", shell_complete=zone_keys, help="Zone key, country or common name; see `carbontui zones`.")
-@click.option("--signal", type=click.Choice(["average", "marginal"]), help="Which signal comes first; both are shown.")
+@click.option("--signal", type=click.Choice(["average", "marginal"]), help="Which carbon intensity (default: average).")
 @click.option("--json", "as_json", is_flag=True, help="Print data.")
 def grid(zone: str | None, signal: str | None, as_json: bool) -> None:
     loaded = settings_for(signal=signal).settings
-    settings = settings_of(loaded, own=zone is None)
     with refused():
         place = places.sure(zone or loaded.zone, loaded.intensity)
-    feed, other = (
-        opening.open_feed(place.key, settings=each, now=time.time)
-        for each in (settings, replace(settings, marginal=not settings.marginal, intensity_g_per_kwh=None))
-    )
-
-    async def refresh() -> None:
-        await feed.refresh()
-        await other.refresh()
-
-    asyncio.run(refresh())
+    feed = opening.open_feed(place.key, settings=settings_of(loaded, own=zone is None), now=time.time)
+    asyncio.run(feed.refresh())
     now_s = time.time()
-    seen, beside = (each.outlook(now_s, 0.0, AHEAD_S, 3600.0) for each in (feed, other))
+    seen = feed.outlook(now_s, 0.0, AHEAD_S, 3600.0)
     if as_json:
-        data = _data(place, feed, seen, now_s)
-        click.echo(json.dumps(data | {"other_signal": _other(beside)}, indent=2))
+        click.echo(json.dumps(_data(place, feed, seen, now_s), indent=2))
         return
-    for line in _lines(place, feed, seen, beside, now_s):
-        click.echo(line)
-
-
-def _other(beside: GridForecast | None) -> dict[str, Any] | None:
-    """The other signal, where known: shown beside the chosen one, never mixed with it."""
-    if beside is None:
-        return None
-    told = {"signal": beside.signal, "value_g_per_kwh": beside.mean[0], "source": beside.source, "how": beside.how}
-    return {**told, "mean": beside.mean}
+    click.echo("\n".join(_lines(place, feed, seen, now_s)))
 
 
 def _data(place: places.Zone, feed: Feed, outlook: GridForecast | None, now_s: float) -> dict[str, Any]:
@@ -96,9 +76,7 @@ def _source(state: GridSource, now_s: float) -> dict[str, Any]:
     return {**told, "age_s": age_s, "note": state.note, "documentation_only": state.name in UNRECORDED}
 
 
-def _lines(
-    place: places.Zone, feed: Feed, outlook: GridForecast | None, beside: GridForecast | None, now_s: float
-) -> list[str]:
+def _lines(place: places.Zone, feed: Feed, outlook: GridForecast | None, now_s: float) -> list[str]:
     lines = [f"{place.key}  {place.name}"]
     if outlook is None:
         lines.append("no data for this zone: work is not shifted in time, caps only")
@@ -122,9 +100,6 @@ def _lines(
             lines.append(f"moved by {outlook.moved}")
         if outlook.accuracy:
             lines.append(f"forecasts here so far: {sources.accuracy(outlook.accuracy)}")
-    if beside is not None and beside.mean[0] is not None:
-        kind = SIGNALS[beside.signal]
-        lines.append(f"for comparison only: {beside.mean[0]:.0f} gCO2/kWh ({kind}; {beside.how}) from {beside.source}")
     if feed.note:
         lines.append(f"note: {feed.note}")
     lines.append("")

@@ -19,7 +19,6 @@ from carbontui.job.files import runlog, store
 from carbontui.job.terms import spec
 from carbontui.job.terms.clock import Clock
 from carbontui.reports import export, figures, formats, run_text, story, totals
-from carbontui.reports import totals as comparing
 from carbontui.system import streams
 from carbontui.text import figures as form
 
@@ -65,7 +64,6 @@ def _write(path: str, text: str) -> None:
 @click.option("--csv", "table", metavar="FILE", help="A row per time slot ('-': to stdout).")
 @click.option("--json", "as_json", is_flag=True, help="All figures as JSON.")
 @click.option("--codecarbon", "emissions", metavar="FILE", help="Add a row to an emissions.csv ('-': to stdout).")
-@click.option("--sacct", "slurm", metavar="FILE", help="A row that joins sacct's on JobIDRaw ('-': to stdout).")
 @click.option(
     "--model-card", metavar="FILE", help="Its co2_eq_emissions for a Hugging Face model card ('-': to stdout)."
 )
@@ -73,7 +71,6 @@ def _write(path: str, text: str) -> None:
 @click.option("--sci", metavar="FILE", help="Its Software Carbon Intensity, ISO/IEC 21031 ('-': to stdout).")
 @click.option("--per", type=click.Choice(get_args(export.Per)), default="step", show_default=True, help="With --sci.")
 @click.option("--annex-xi", metavar="FILE", help="Time, energy and compute for the EU AI Act ('-': to stdout).")
-@click.option("--against", metavar="JOB", help="Compare with another run.")
 @click.option("--revise", is_flag=True, help="For a finished job: first apply the grid source's revised values.")
 @click.option("--methods", is_flag=True, help="A sentence to cite, a paragraph for a paper, and what it ran on.")
 @click.option("--explain", "told_why", is_flag=True, help="What it did, and why, in a few sentences.")
@@ -97,15 +94,11 @@ def _report(job: str | None, asked: dict[str, Any]) -> None:
     if asked["revise"]:
         _revise(talk.live_or_last(job))
     told = _load(job)
-    if asked["against"] is not None:
-        _against(told, _load(asked["against"]), as_json=asked["as_json"])
-        return
     if asked["training_type"] is not None and asked["model_card"] is None:
         raise Failure("--training-type belongs to --model-card FILE", 2)
     exports: tuple[tuple[str | None, Callable[[story.RunStory], str]], ...] = (
         (asked["html"], formats.html),
         (asked["table"], formats.table),
-        (asked["slurm"], export.sacct),
         (asked["model_card"], lambda run: export.model_card(run, asked["training_type"])),
         (asked["sci"], lambda run: export.sci(run, asked["per"])),
         (asked["annex_xi"], export.annex_xi),
@@ -150,17 +143,6 @@ def _print(run: story.RunStory) -> None:
         click.echo("\nCO2 saved by")
         for figure in parts:
             click.echo(f"{figure.label:<32} {figure.value:>22}")
-
-
-def _against(this: story.RunStory, other: story.RunStory, *, as_json: bool) -> None:
-    lines = comparing.against(this, other)
-    if as_json:
-        both = {"this": formats.numbers(this), "other": formats.numbers(other)}
-        click.echo(talk.as_json({**both, "lines": [line._asdict() for line in lines]}))
-        return
-    click.echo(f"{'':<32} {this.status.job:>14} {other.status.job:>14}")
-    for line in lines:
-        click.echo(f"{line.what:<32} {line.this:>14} {line.other:>14}  {line.change}")
 
 
 @click.command(hidden=True)

@@ -59,14 +59,11 @@ def _restart(job: store.Job, *, machine_gone: bool = False) -> None:
     click.echo(f"job {job.id} {situation.stated(fresh)}")
 
 
-def install(*, dry_run: bool) -> None:
+def install() -> None:
     """Write and enable it. Raises Failure."""
     place = restarting.place()
     with refused():
         unit = restarting.text()
-    if dry_run:
-        click.echo(f"# {place}\n{unit}", nl=False)
-        return
     if shutil.which("systemctl") is None:
         raise Failure("there is no systemctl here; from cron: @reboot carbontui restart --after-reboot", 3)
     with refused("nothing is installed: ", systemd.SystemdError, code=1):
@@ -76,12 +73,9 @@ def install(*, dry_run: bool) -> None:
         click.echo(f"it runs when you log in; to have it run at boot: loginctl enable-linger {systemd.user()}")
 
 
-def uninstall(*, dry_run: bool) -> None:
+def uninstall() -> None:
     """Disable and remove it. Raises Failure."""
     place = restarting.place()
-    if dry_run:
-        click.echo(f"would remove {place}" if place.exists() else f"{place} does not exist")
-        return
     if not place.exists():
         click.echo(f"nothing is installed ({place} does not exist)")
         return
@@ -109,7 +103,7 @@ def begin(pid: int, options: tuple[str, ...]) -> None:
     if start is None:
         raise Failure(f"process {pid} is gone", 3)
     with refused("", launch.LaunchError):
-        chosen = run.options_of(command, given) | {"spool": False}
+        chosen = run.options_of(command, given) | {"spool": False, "inside": True}
         place = launch.claim(launch.checked_name(name) if name else "", command, numbered=True)
         job = spec.Options(**place, created_s=time.time(), commit=launch.commit(command, chosen["cwd"]), **chosen)
         directory = Path(job.dir)

@@ -241,7 +241,6 @@ def options_of(command: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any
         "resubmit": resubmit,
         "spool": not given.get("no_spool"),
         "sigstop": bool(given.get("sigstop")),
-        "cautious": settings.forecast == "cautious",
         "metrics": metrics_place(settings.metrics),
         "slurm_job": slurm_job(dict(os.environ)),
         "resume_args": split_resume_args(given.get("resume_args"), command),

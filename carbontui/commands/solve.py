@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -102,7 +101,7 @@ def _of_file(asked: dict[str, Any], path: str) -> Solved:
     weight = _weight(asked["weight"])
     if asked["zone"] or asked["work"] or asked["grid_file"] or asked["price_file"]:
         raise Failure("give a problem file or --work with --zone, not both", 2)
-    if asked["boundary"] or asked["host_w"] or asked["idle_w"] or asked["idle_limit"] or asked["embodied"]:
+    if asked["boundary"] or asked["host_w"] or asked["idle_w"] or asked["idle_limit"]:
         raise Failure("a problem file holds all that counts: --boundary and all beside it belong to --work", 2)
     problem, patience_pct = weighed(load_problem(path), weight), None
     if asked["patience"]:  # else as the file says
@@ -119,7 +118,7 @@ def _of_work(asked: dict[str, Any]) -> Solved:
     weight = _weight(asked["weight"])
     if not asked["work"] or not (asked["zone"] or asked["grid_file"]):
         raise Failure("nothing to plan: give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
-    counts = {name: asked[name] for name in ("host_w", "idle_w", "embodied")}
+    counts = {name: asked[name] for name in ("host_w", "idle_w")}
     settings = settings_for(patience=asked["patience"]).settings
     if asked["levels_file"] or asked["watts"]:
         job = stated(asked["levels_file"], asked["watts"] or 0.0, asked["boundary"], caps=True, **counts)
@@ -139,8 +138,9 @@ def _of_work(asked: dict[str, Any]) -> Solved:
         job = replace(job, prices=Grid(prices), weight=weight)
     elif weight:
         raise Failure("--weight needs prices: add --price FILE", 2)
-    longest_s = units.parse_duration(asked["idle_limit"]) if asked["idle_limit"] else math.inf
-    problem, plan = planned(job, grid, work_s, start_s, deadline_s, tol=asked["tol"], idle_limit_s=longest_s)
+    if asked["idle_limit"]:
+        job = replace(job, still_s=units.parse_duration(asked["idle_limit"]))
+    problem, plan = planned(job, grid, work_s, start_s, deadline_s, tol=asked["tol"])
     return Solved(problem, plan, start_s, f"{grid.source}; {basis}", settings.patience)
 
 

@@ -95,6 +95,8 @@ def _used(status: protocol.Status, means: str, live: bool) -> Rows:
     yield "energy", figures.NOT_METERED if unmetered else energy
     if status.boundary is not None and status.boundary.counted:
         yield "counted", f"{status.boundary.counted} [--boundary {status.boundary.kind}: {status.boundary.why}]"
+    if whole := account_words.whole_machine(status):
+        yield "machine", f"{whole} in all, with what it idles and the host"
     yield from (("besides", account_words.excluded(apart)) for apart in status.excluded)
     yield from account_words.of_places(status)
     if status.estimate is not None:

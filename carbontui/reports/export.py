@@ -1,5 +1,5 @@
-"""A run in the columns and forms of others: CodeCarbon's emissions.csv, a row that joins sacct's, a model card's block,
-SCI, and Annex XI of the EU AI Act.
+"""A run in the columns and forms of others: CodeCarbon's emissions.csv, a model card's block, SCI, and Annex XI
+of the EU AI Act.
 
 Every field of the last three is a figure of the journal, whose row is named beside it, or "unknown". Nothing is filled
 in.
@@ -117,36 +117,6 @@ def append(path: Path, story: RunStory) -> None:
             file.seek(-1, os.SEEK_END)
             ends = file.read(1) == b"\n"
             file.write((line if ends else f"\n{line}").encode())
-
-
-STATES = {"done": "COMPLETED", "failed": "FAILED", "stopped": "CANCELLED", "lost": "NODE_FAIL"}
-"""Slurm's state for each way a run ends; while it runs: RUNNING."""
-
-
-def sacct(story: RunStory) -> str:
-    """A row that joins `sacct --parsable2` on JobIDRaw, with Slurm's field names where Slurm has the field: header and
-    row, fields separated by "|". Times are UTC; ConsumedEnergyRaw is joules; Boundary says what they
-    count. JobIDRaw is empty for a run that Slurm did not start."""
-    told = {
-        "JobIDRaw": story.options.slurm_job or "",
-        "JobName": story.status.name,
-        "Start": units.iso(story.start_s)[:19],
-        "End": units.iso(story.end_s)[:19] if story.over else "Unknown",
-        "ElapsedRaw": str(round(story.elapsed_s)),
-        "State": STATES.get(story.status.state, "RUNNING"),
-        "ConsumedEnergyRaw": str(round(story.energy_wall_kwh * units.J_PER_KWH)),
-        "CarbontuiJob": story.status.job,
-        "EnergyWallkWh": f"{story.energy_wall_kwh:.9f}",
-        "Boundary": story.options.boundary,
-        "EnergyBandkWh": "-".join(str(kwh) for kwh in disclosed(story)["energy_band_kwh"]),
-        "WholeMachinekWh": "" if story.status.whole_machine is None else f"{story.status.whole_machine.energy_kwh:.9f}",
-        "GPUkWh": f"{story.energy_gpu_kwh:.9f}",
-        "gCO2": "" if story.gco2_g is None else f"{story.gco2_g:.6f}",
-        "AvoidedgCO2": "" if story.avoided_g is None else f"{story.avoided_g:.6f}",
-        "GridZone": story.options.zone or "",
-    }
-    row = "|".join(field.replace("|", "/").replace("\n", " ") for field in told.values())
-    return f"{'|'.join(told)}\n{row}\n"
 
 
 UNKNOWN = "unknown"

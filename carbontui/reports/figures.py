@@ -73,9 +73,8 @@ def figures(story: RunStory) -> tuple[Figure, ...]:
     found = [Figure(label, words.energy(story.energy_wall_kwh, story.account), _how(story, "energy_wall_kwh"))]
     if story.unmetered:
         found = [Figure(label, "not known", form.NOT_METERED)]
-    if (whole := status.whole_machine) is not None and story.options.boundary == "always-on":
-        between = f"{form.between(form.kwh, whole.lo_kwh, whole.hi_kwh)}: with what it idles, and the host"
-        found.append(Figure("whole machine", form.kwh(whole.energy_kwh), between))
+    if whole := words.whole_machine(status):
+        found.append(Figure("whole machine", whole, "with what it idles, and the host"))
     if status.boundary is not None and status.boundary.counted:
         basis = f"{status.boundary.counted}; --boundary {status.boundary.kind}: {status.boundary.why}"
         found.append(Figure("counted", sources.COUNTS[status.boundary.kind], basis))

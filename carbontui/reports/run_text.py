@@ -151,10 +151,11 @@ def citation(story: RunStory) -> str:
     if story.unmetered:
         return f"The energy of {status.name} is not known: {form.NOT_METERED}."
     counted = f"{kind}: {status.boundary.counted}" if status.boundary else sources.COUNTS[kind]
+    beside = (whole := words.whole_machine(status)) and f" (of the whole machine, with what it idles, {whole})"
     emitted = "" if story.gco2_g is None else f" and emitted {form.grams(story.gco2_g)} CO2 ({figures.zone(story)})"
     return (
         f"{status.name} ({figures.hardware(story) or 'no GPU'}; {units.iso(story.start_s)[:10]},"
-        f" {form.duration(story.elapsed_s)}) drew {_drawn(story)}{emitted},"
+        f" {form.duration(story.elapsed_s)}) drew {_drawn(story)}{beside}{emitted},"
         f" {figures.metered_verb(story)} with carbontui {story.version}; boundary {counted}."
     )
 

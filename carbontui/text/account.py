@@ -25,8 +25,8 @@ def share(avoided_g: float | None, run_now_g: float | None) -> float | None:
 
 
 def against(avoided_g: float | None, run_now_g: float | None) -> str:
-    """'310 g or 20 % less than run-now', 'as much as run-now', 'nothing held it back'; '' where run-now is not
-    known."""
+    """'310 g or 20 % less than run-now', 'as much as run-now'; `NOTHING_HELD` where nothing was delayed or
+    capped, '' where that is not known."""
     if avoided_g is None or run_now_g is None:
         return "" if avoided_g is None else NOTHING_HELD
     part = share(avoided_g, run_now_g)
@@ -259,6 +259,14 @@ def energy(kwh: float, account: protocol.Account | None) -> str:
     return f"{figures.kwh(kwh)} ± {figures.percent(used.energy_wall_hi_kwh / used.energy_wall_kwh - 1.0)}"
 
 
+def whole_machine(status: protocol.Status) -> str:
+    """'7.2 kWh ± 9 %', with what idles, and the host; '' where the account has them."""
+    whole, boundary = status.whole_machine, status.boundary
+    if whole is None or boundary is None or boundary.kind != "always-on" or whole.energy_kwh <= 0:
+        return ""
+    return f"{figures.kwh(whole.energy_kwh)} ± {figures.percent(whole.hi_kwh / whole.energy_kwh - 1.0)}"
+
+
 def drawn(status: Status, *, band: bool = True) -> str:
     """'4.1 kWh ± 6 % at the wall', '4.1 kWh above idle'."""
     told = energy(status.energy_wall_kwh, status.account if band else None)
@@ -280,6 +288,7 @@ def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str
         ("ended", situation.ended(status)),
         ("steps", ", ".join(filter(None, steps))),
         ("energy", figures.NOT_METERED if unmetered(status) else used),
+        ("machine", (whole := whole_machine(status)) and f"{whole} in all, with what it idles and the host"),
         ("metered", metered(status)),
         ("emitted", emitted),
         ("avoided", said + (of("avoided_g") if said and status.run_now_g is not None else "")),

@@ -42,6 +42,10 @@ NOTICES: Table = {
     "for the rest they waited for the training (data, CPU work, other ranks){core:also}",
     "slower": "slower: {rate:.3g} steps/s in its last {last_s:duration} at full speed, "
     "{whole:.3g} over all of it{core:also}",
+    "held_steps_stopped": "no step for {quiet_s:duration}{boards:also}",
+    "held_boards_idle": "GPUs idle for {idle_s:duration}",
+    "held_boards_wait": "GPUs {busy:percent} busy, they wait for the training",
+    "held_slower": "slower than before",
     "core_wait": "it was ready and waited for a CPU core {share:percent} of the time",
     "simulated": "SIMULATED GPU: watts are a model, not a measurement",
     "guess_withdrawn": "withdrawn: {steps:count} total steps, guessed from {source}; "
@@ -86,11 +90,10 @@ NOTICES: Table = {
     "allowance_pauses": "paused until it is raised",
     "allowance_ends": "it ends at its checkpoint",
     "allowance_interrupts": "it is interrupted now",
-    "allowance_cannot_stop": "--on-budget stop will not stop this training: it has no checkpoint function "
-    "(carbontui.on_checkpoint(save)); start it with pause (it waits) or stop! (it is interrupted) instead",
+    "allowance_cannot_stop": "--on-budget stop will not stop this training: {why}; "
+    "start it with pause (it waits) or stop! (it is interrupted) instead",
     "allowance_goes_on": "the training goes on",
-    "allowance_cannot_end": "the training goes on (it has no checkpoint function (carbontui.on_checkpoint): "
-    "it is not stopped)",
+    "allowance_cannot_end": "the training goes on, and is not stopped: {why}",
     "allowances_suffice": "the budgets are sufficient again",
     "no_cap": _no_cap,
     "question": "raise it (carbontui budget {example}) or end the job (carbontui stop)? "

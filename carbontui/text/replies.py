@@ -72,8 +72,8 @@ REFUSALS: Table = {
     "which will show if it resumes",
     "rehearses_already": "{by} tests it already ({phase})",
     "reads_a_pipe": "it reads a pipe, which a later start could not read again; hand it a file (< FILE)",
-    "nothing_to_checkpoint_with": "it has no checkpoint function (carbontui.on_checkpoint(save), docs/frameworks.md), "
-    "or was begun inside a script or notebook, which nobody could start again",
+    "no_checkpoint": "it has no checkpoint function (carbontui.on_checkpoint(save), docs/frameworks.md)",
+    "begun_inside": "it was begun inside a script or notebook, which nobody could start again",
     "nothing_restarts_it": "the monitor process is gone: nothing would restart it",
     "too_much_to_repeat": "{done_s:duration} of work is done and would be repeated if the resume fails; "
     "at most {most_s:duration} may be{worked:also}",
@@ -172,5 +172,4 @@ REPLIES: Table = {
     "can_cycle": "in whole steps; saves watts, not energy",
     "can_unload": "a checkpoint function is registered; {tried}",
     "never_tried": "never tried, so no plan uses it",
-    "no_checkpoint_function": "it has no checkpoint function, or was begun inside a script",
 }

@@ -137,6 +137,12 @@ def diverged(status: Status) -> str:
     return f"loss {loss(status)}" + (f" since step {figures.count(at)}" if (at := last.not_finite_since_step) else "")
 
 
+def held_up(status: Status) -> str:
+    """'no step for 5 min; none of its GPUs has computed for 4 min': what holds the training up, in brief, or ''."""
+    brief = (rendered(Statement(f"held_{one.code}", one.parts), "", 0.0) for one in status.notices_said)
+    return next(filter(None, brief), "")
+
+
 def why(status: Status, plan: PlanView | None, now_s: float | None = None) -> str:
     """The sentence under the state: the plan's own where it, or an override that it was made around, decides; else the
     reason."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from rich.console import RenderableType
-from textual.app import App, SystemCommand
+from textual.app import App
 from textual.await_remove import AwaitRemove
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
@@ -37,7 +37,7 @@ class CarbonApp(App[str | None]):
         "app.tcss",
         *(f"screens/{page}.tcss" for page in ("dashboard", "jobs", "log", "plan", "read")),
     ]
-    ENABLE_COMMAND_PALETTE = True
+    ENABLE_COMMAND_PALETTE = False
     TITLE = "carbontui"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "quit", "leave", id="leave", show=False, priority=True, tooltip="Leave the screen"),
@@ -134,16 +134,3 @@ class CarbonApp(App[str | None]):
             self.app_resume_signal.subscribe(self, self._paint_all)
             self.set_timer(tty.START_S, tty.loaded)
             self.set_interval(tty.GUARD_EVERY_S, tty.leave_if_dead)
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette lists every action of the screen, besides the theme and Textual's own commands."""
-        for binding in {active.binding.id: active.binding for active in screen.active_bindings.values()}.values():
-            if binding.id and binding.tooltip and binding.id != "leave":
-                yield SystemCommand(binding.description, binding.tooltip, self._caller(screen, binding.action))
-        yield SystemCommand("theme", "Change the colours", self.action_change_theme)
-
-    def _caller(self, screen: Screen[object], action: str) -> Callable[[], None]:
-        def call() -> None:
-            self.call_later(screen.run_action, action)
-
-        return call

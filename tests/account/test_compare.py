@@ -113,9 +113,8 @@ def test_zones_are_ranked_by_one_kind_of_value_alone(tmp_path, monkeypatch):
     assert not any("Oslo" in line or "(Ember)" in line for line in shown)
     assert any("4 zones with another signal" in line for line in shown)
     rows = json.loads(zones("--json"))
-    assert [row["name"] for row in rows[:2]] == ["FR France", "DE Germany"] and len(rows) > 150
+    assert [row["name"] for row in rows[:2]] == ["FR France", "DE Germany"] and len(rows) == 2
     assert rows[1]["here"] and sum(row["here"] for row in rows) == 1
-    assert "NO1 Oslo" in zones("--only", "Oslo")
 
 
 def test_a_job_without_a_gpu_is_not_told_what_a_gpu_would_do(tmp_path):
@@ -140,7 +139,6 @@ def test_the_verb_refuses_what_it_does_not_know(tmp_path):
 
     for words, said in (
         (["--zones", "--budgets"], "exclude each other"),
-        (["--only", "abacus"], "no row contains 'abacus'"),
         (["--budgets", "--zone", "Atlantis"], "is not known"),
     ):
         done = run("--gpu", "A100 SXM4 80GB", *words)
@@ -187,8 +185,8 @@ def test_watts_of_a_board_may_be_a_persons_where_none_were_measured(tmp_path):
     env = {"CARBONTUI_HOME": str(tmp_path), "CARBONTUI_OFFLINE": "1"}
 
     def energy(*words):
-        asked = ["compare", job.id, "--gpu", "T4", "--only", "T4", "--json", *words]
-        return json.loads(CliRunner().invoke(cli.cli, asked, env=env).output)[0]["kwh"]
+        asked = ["compare", job.id, "--gpu", "T4", "--json", *words]
+        return next(one["kwh"] for one in json.loads(CliRunner().invoke(cli.cli, asked, env=env).output) if one["here"])
 
     half, whole = energy("--board-w", "250", "--utilisation", "0.5"), energy("--board-w", "250")
     assert whole == pytest.approx(2 * half)

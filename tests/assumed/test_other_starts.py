@@ -3,11 +3,12 @@
 import pytest
 
 from carbontui.account.compare import Work
-from carbontui.assumed.job import within_budgets
-from carbontui.commands.support.offers import of_boards
+from carbontui.assumed.job import assumed, within_budgets
+from carbontui.commands.support.offers import UNBORN, of_machine
 from carbontui.grid.types import GridForecast
+from carbontui.job.terms.spec import Options
 from carbontui.plan.problem import ProblemError
-from carbontui.power.messages import Capability, Reading
+from carbontui.power.messages import Capability, Reading, Readings
 from carbontui.protocol import FrontierPoint
 from carbontui.text.plan import unused
 
@@ -25,22 +26,29 @@ def outlook(*by_hour, price=()):
 
 def test_a_looser_budget_never_emits_more_and_a_dirty_hour_is_waited_out():
     seen = outlook(600, 600, 100, 100, 100, 100, 600, 600)
-    rows = within_budgets(WORK, seen, (1.0, 1.5, 2.0, 3.0), NOW_S)
+    job = assumed(500.0, caps=True, running=False)
+    rows = within_budgets(job, WORK, seen, (1.0, 1.5, 2.0, 3.0), NOW_S)
     grams = [row.gco2_g for row in rows]
     assert grams == sorted(grams, reverse=True) and grams[-1] < 0.3 * grams[0]
     assert rows[0].gco2_g == pytest.approx(1.2 * 600, rel=0.01), "1x leaves no room: at full speed now"
     assert all(row.time_s <= factor * 7200.0 + 1 for row, factor in zip(rows, (1.0, 1.5, 2.0, 3.0), strict=True))
     assert "certified" in rows[0].how
     with pytest.raises(ProblemError):
-        within_budgets(WORK, seen, (9.0,), NOW_S)
+        within_budgets(job, WORK, seen, (9.0,), NOW_S)
+
+
+def machine(*boards, **terms):
+    return of_machine(Options(**dict.fromkeys(UNBORN, ""), argv=(), created_s=0.0, **terms), Readings(devices=boards))[
+        0
+    ]
 
 
 def test_without_a_board_no_cap_is_compared_and_patience_waits_for_less():
-    cpu = WORK._replace(boards_w=0.0)
     flat, falling = outlook(*(600,) * 6), outlook(600, 600, 590, 590, 590, 590)
-    assert {row.time_s for row in within_budgets(cpu, flat, (1.0, 3.0), NOW_S)} == {7200.0}
-    least, usual = (within_budgets(cpu, falling, (3.0,), NOW_S, pct)[0] for pct in (0.0, 2.0))
-    assert usual.time_s == 7200.0 < least.time_s and usual.gco2_g > least.gco2_g
+    least, usual = (machine(boundary="given-back", patience=pct) for pct in (0.0, 2.0))
+    assert len({row.time_s for row in within_budgets(least, WORK, flat, (1.0, 3.0), NOW_S)}) == 1
+    least, usual = (within_budgets(job, WORK, falling, (3.0,), NOW_S)[0] for job in (least, usual))
+    assert usual.time_s < 7300.0 < least.time_s and usual.gco2_g > least.gco2_g
 
 
 @pytest.mark.parametrize(
@@ -65,6 +73,6 @@ def test_what_a_budget_would_give_is_asked_of_the_boards_that_are_here(support, 
         Reading(index=k, uuid=f"GPU-{k}", name="board", limit_found_w=250.0, caps={"limit": Capability(one)})
         for k, one in enumerate(support)
     ]
-    levels = of_boards(boards, None, may_cap=may_cap)[0].shape.levels
+    levels = machine(*boards, cap=may_cap).shape.levels
     assert any("cap" in level.name for level in levels) is caps
     assert max(level.power_w for level in levels) == (250.0 * len(boards) or 65.0)

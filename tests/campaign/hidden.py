@@ -17,7 +17,7 @@ from carbontui.system import proc
 NAMESPACE = ("unshare", "-p", "-f", "--mount-proc")
 HOSTNAME = ("unshare", "-u", "sh", "-c", 'hostname other; exec "$@"', "sh")
 WAYS: dict[str, tuple[str, ...]] = {"namespace": NAMESPACE, "hostname": HOSTNAME, "damaged": ()}
-LIE = re.compile(r"is over|\blost\b|doctor --mend")
+LIE = re.compile(r"is over|\blost\b|doctor --(mend|repair)")
 """What nobody may say of a job that lives, nor of its cap."""
 ATTACHED_S = 4.0
 

@@ -256,10 +256,16 @@ def test_a_loop_until_a_counter_is_full_has_just_that_many_steps(body, last, tmp
 
 @pytest.mark.parametrize(
     ("last", "following"),
-    [("train(3)", 0), ("train(3)\ntrain(4)", 1), ("x = 1; train(3); y = 2", 0), ("train(3); train(4)", 1)],
+    [
+        ("train(3)", 0),
+        ("train(3)\ntrain(4)", 1),
+        ("x = 1; train(3); y = 2", 0),
+        ("train(3); train(4)", 1),
+        ("def close(n): train(n)\nclose(3)\nx = 0 and os.close(4)", 0),
+    ],
 )
 def test_training_that_follows_is_noticed(last, following, tmp_path, monkeypatch):
-    script = "def train(n):\n    for _ in range(n):\n        step()\n        x = 0 and x.backward()\n"
+    script = "import os\ndef train(n):\n    for _ in range(n):\n        step()\n        x = 0 and x.backward()\n"
     assert len(nest_of(script + last, tmp_path, monkeypatch).ahead) == following
 
 

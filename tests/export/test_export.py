@@ -13,7 +13,7 @@ import runs
 from carbontui import cli
 from carbontui.account.boundary import KINDS
 from carbontui.job.terms import spec
-from carbontui.reports import export, story
+from carbontui.reports import export, formats, story
 from carbontui.text import sources
 
 
@@ -76,12 +76,8 @@ def test_rows_are_added_to_a_file_of_these_columns_and_to_no_other(job, told, tm
             export.append(alien, told)
 
 
-def test_a_row_joins_what_sacct_prints_on_the_job_and_step(told):
-    header, line = export.sacct(told).splitlines()
-    row = dict(zip(header.split("|"), line.split("|"), strict=True))
-    assert row["JobIDRaw"] == "4711.0" and row["State"] == "COMPLETED" and row["JobName"] == "train/er"
-    assert int(row["ConsumedEnergyRaw"]) == pytest.approx(told.energy_wall_kwh * 3.6e6, abs=1)
-    assert int(row["ElapsedRaw"]) == round(told.elapsed_s)
+def test_the_json_names_the_job_and_step_of_slurm(told):
+    assert formats.numbers(told)["slurm_job"] == "4711.0"
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ IN_WORDS: dict[type, dict[str, str]] = {Unloading: {"verdict": "result"}, Tried:
 FIELDS = {"attendance": "membership", "unheard_s": "silent_s", "judged_mono_s": "checked_mono_s"}
 """Fields by their names in recordings, and today's."""
 GONE: dict[type, tuple[str, ...]] = {
-    Options: ("count_idle", "not_above_g", "max_wait_s"),
+    Options: ("count_idle", "not_above_g", "max_wait_s", "cautious"),
     protocol.PlanView: ("hour_limit",),
 }
 """Fields of recordings that are no more."""

@@ -105,7 +105,7 @@ def test_run_of_the_same_name_and_command_takes_it_up(house, orphan):
     taken_up(job, child)
 
 
-@pytest.mark.parametrize("verb", [("doctor", "--mend"), ("attach",)])
+@pytest.mark.parametrize("verb", [("doctor", "--repair"), ("attach",)])
 def test_doctor_and_attach_take_it_up(house, orphan, verb):
     job, child = orphan
     if verb[0] == "doctor":

@@ -64,7 +64,7 @@ def test_a_job_left_running_is_86_and_its_input_says_what_to_do(house):
 
 ASKS = """
 import os, sys, getpass, subprocess, shutil
-print(sys.stdin.isatty(), *os.get_terminal_size(0), *subprocess.check_output(["stty", "size"]).split())
+print(sys.stdin.isatty(), *os.get_terminal_size(), *subprocess.check_output(["stty", "size"]).split())
 print(sys.stdin.read() == "", subprocess.run("read x", shell=True).returncode)
 try: getpass.getpass("", sys.stdout)
 except EOFError: print("eof")

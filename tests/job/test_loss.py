@@ -328,10 +328,8 @@ def test_a_unit_goes_on_with_jobs_after_a_reboot_and_installs_nothing_else(house
     refused = house.cli("doctor", "--install")
     assert refused.returncode == 1 and "nothing is installed" in refused.stderr and not unit.exists()
     (house.root / "refuse").unlink()
-    shown = house.cli("doctor", "--install", "--dry-run", check=True).stdout
-    assert not unit.exists() and f"# {unit}" in shown
     told = house.cli("doctor", "--install", check=True).stdout
-    assert unit.read_text() in shown and "--uninstall" in told
+    assert unit.exists() and "--uninstall" in told
     assert asked.read_text().splitlines()[-2:] == ["--user daemon-reload", "--user enable carbontui-restart.service"]
     if shutil.which("systemd-analyze"):
         seen = subprocess.run(

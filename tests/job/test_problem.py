@@ -1,10 +1,8 @@
 """What a plan may choose from: caps where limits can be set, else duty cycles, and never a cap nobody can set."""
 
-from dataclasses import replace
-
 import pytest
 from drawn import drawn
-from states import NOW_S, inputs, job_state, outlook, policy
+from states import inputs, job_state, outlook, policy
 
 from carbontui.job.supervisor.core.planning import problem
 from carbontui.job.supervisor.core.planning.finish import why_no_shifting
@@ -93,18 +91,3 @@ def test_a_deadline_just_after_a_quarter_of_an_hour_makes_no_slot_of_its_own(ahe
     assert sum(durations) == pytest.approx(ahead_s)
     whole = [100.0, 900.0, 900.0, 900.0][:slots]
     assert durations == pytest.approx([*whole[:-1], whole[-1] + 0.5])
-
-
-def test_who_is_cautious_plans_with_dearer_hours_where_a_price_is_only_expected():
-    seen = replace(outlook(300.0, 300.0, price=(0.2, 0.1)), price_lo=(0.2, 0.0), price_hi=(0.2, 0.3))
-    known = {
-        "now_s": NOW_S,
-        "deadline_s": NOW_S + 1800.0,
-        "outlook": seen,
-        "machine": problem.Machine(),
-        "objective": problem.Objective(),
-    }
-    more = {"work_left_s": 900.0, "started": True, "level_now": "full", "age_s": 60.0}
-    plain = problem.build(**known, **more).problem.slots.price_per_kwh
-    wary = problem.build(**known, **more, risk=0.15).problem.slots.price_per_kwh
-    assert plain == pytest.approx([0.2, 0.1]) and wary == pytest.approx([0.2, 0.13])

@@ -15,7 +15,7 @@ from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.record.accounting import Accounting
 from carbontui.job.supervisor.record.restoring import restore
-from carbontui.job.supervisor.record.so_far import baseline, of_the_job, totals_so_far
+from carbontui.job.supervisor.record.so_far import baseline, booked_as, of_the_job, totals_so_far
 from carbontui.job.terms.clock import Clock, Standstills
 from carbontui.power.messages import Sample
 from carbontui.protocol import Why, statement
@@ -134,3 +134,10 @@ def test_what_a_board_draws_after_the_end_is_not_the_jobs() -> None:
     assert (late.energy_uj, soon.energy_uj) == (5_000_000_000 - 700_000_000, 5_000_000_000)
     (living,) = of_the_job([sample(1010.0)], None)
     assert living.energy_uj == 5_000_000_000
+
+
+def test_a_supervisors_first_seconds_are_no_start_of_a_command_that_waits():
+    starting = job_state(decision=Decision("starting", Why("plan", statement("plan_full", until_s=None)), FULL))
+    seen = inputs(starting.start_s)
+    for child, booked in (("waiting", "waiting"), ("running", "starting")):
+        assert booked_as(starting, replace(seen, child=replace(seen.child, state=child))) == booked

@@ -183,7 +183,8 @@ def test_the_table_says_why_and_what_mends_it() -> None:
         },
         foreign_pids=(77,),
     )
-    readings = Readings(devices=(gpu,), host=HostReading(caps={"cpu": Capability("no_permission", "root only", fix)}))
+    host = HostReading(source="load", caps={"cpu": Capability("no_permission", "root only", fix)})
+    readings = Readings(devices=(gpu,), host=host)
     rows = view.table(readings)
     by_aspect = {row.aspect: row for row in rows}
     limit = by_aspect["power limit"]

@@ -194,7 +194,7 @@ def test_stop_fails_when_the_limit_stays(house, machine_with: Callable) -> None:
     assert stopped.returncode == 1 and "still set: GPU-51a0" in stopped.stderr and "at 300 W" in stopped.stderr
     assert sim.get("limit_mw") == 300_000
     sim.set("permission", 0)
-    assert house.cli("doctor", "--mend").returncode == 0 and sim.get("limit_mw") == 700_000
+    assert house.cli("doctor", "--repair").returncode == 0 and sim.get("limit_mw") == 700_000
 
 
 def test_a_hanging_agent_and_a_killed_supervisor_leave_no_limit(house, machine_with: Callable) -> None:

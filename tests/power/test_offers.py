@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 
+import pytest
+from amd_machine import amd, board  # noqa: F401
 from house import until
 from nvml_machine import machine_with  # noqa: F401
+from test_amd_job import amd_house  # noqa: F401
 from test_power_job import BOTH, capped_house  # noqa: F401
 
 TERMS = ("--zone", "DE", "--work", "8h", "--budget", "2x")
 
 
-def plans_as_offered(house, within: float) -> list[str]:
+def plans_as_offered(house, within: float = 0.01) -> list[str]:
     """The constant levels that were offered, once a job that waits is planned to save as much as the offer said."""
     offer = json.loads(house.cli("solve", *TERMS, "--json", check=True).stdout)
     now = next(one for one in offer["baselines"] if one["name"] == "run now")
@@ -26,11 +29,24 @@ def plans_as_offered(house, within: float) -> list[str]:
 
 
 def test_without_a_gpu(house):
-    assert plans_as_offered(house, 0.01) == ["constant full"]
+    assert plans_as_offered(house) == ["constant full"]
 
 
 @BOTH
 def test_with_caps_which_it_expects_while_it_waits(capped_house):
     house, sim = capped_house
     sim.load(0.0, context=False)  # idle, as where a job waits: else above idle it would draw nothing
-    assert len(plans_as_offered(house, 0.01)) > 1  # caps
+    assert len(plans_as_offered(house)) > 1  # caps
+
+
+@pytest.mark.parametrize("capped_house", ["capd"], indirect=True)
+def test_without_permission_there_are_no_caps(capped_house):
+    house, sim = capped_house
+    sim.load(0.0, context=False)
+    house.env["CARBONTUI_CAPD"] = str(house.root / "none")
+    assert plans_as_offered(house) == ["constant full"]
+
+
+def test_on_amd_boards(amd_house):
+    house, _ = amd_house(board(0, level=0.0), board(1, level=0.0))
+    assert len(plans_as_offered(house)) > 1

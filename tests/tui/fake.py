@@ -478,10 +478,10 @@ class FakeSupervisor:
             if (message.forbid or message.slot) and self.snap.plan and self.snap.frontier:
                 plan = structs.replace(self.snap.plan, levels=self.snap.plan.levels[1:])  # another course
                 held = self.snap.frontier.points[self.snap.frontier.chosen or 0]
-                found = (units.iso(START + held.finish_s), held.gco2_g + 38.0, held.cost, held.kwh)
+                found = (self.snap.plan.finish, held.gco2_g + 38.0, held.cost, held.kwh)
             text = "Thu 02:00 to 04:15" if message.forbid else message.slot or ""
             held = self.snap.frontier.points[self.snap.frontier.chosen or 0] if self.snap.frontier else None
-            now = self.snap.plan and held and (units.iso(START + held.finish_s), held.gco2_g, held.cost, held.kwh)
+            now = self.snap.plan and held and (self.snap.plan.finish, held.gco2_g, held.cost, held.kwh)
             instead = p.PlanTotals(self.snap.plan, *now) if now else None
             writer.write(p.encode(p.Previewed(message.id, plan, *found, self.preview_error, text, instead=instead)))
         elif isinstance(message, p.LogRead) and self.log_is_read:

@@ -17,11 +17,8 @@ from fake import NOW, FakeSupervisor, past_levels, scene
 from house import until
 from msgspec import structs
 
-from carbontui import protocol, units
-from carbontui.commands.support.station import gain_brief
-from carbontui.grid.types import GridForecast
+from carbontui import protocol
 from carbontui.job.keeper.resume import TRY_OVER
-from carbontui.text import figures
 from carbontui.tui.app import CarbonApp
 from carbontui.tui.model import jobs_feed
 from carbontui.tui.model.feed import Target
@@ -134,18 +131,6 @@ def test_marks_stay_with_their_jobs_and_what_is_hidden_is_not_meant() -> None:
 )
 def test_a_failed_training_says_what_it_said_last(log: str, said: str) -> None:
     assert last_error(log) == said
-
-
-def test_the_table_says_what_a_job_gains_by_starting_later_today() -> None:
-    values = (400.0,) * 4 + (100.0,) * 8 + (300.0,) * 8
-    outlook = GridForecast("DE", "average_direct", 0.0, 900.0, values, values, values, 0, "", "default", 0.0)
-    hour = units.from_iso("2026-06-21T10:00:00Z")
-    outlook = replace(outlook, start_s=hour)
-    cleaner = figures.clock(hour + 3600.0, hour)
-    assert gain_brief(outlook, hour) == f"2 h of work −{figures.percent(0.6)} from {cleaner}"
-    assert gain_brief(outlook, hour + 3600.0) == "now as good as waiting"
-    assert gain_brief(replace(outlook, mean=(*values, None)), hour) == ""
-    assert gain_brief(replace(outlook, mean=values[:6]), hour) == ""
 
 
 @asynccontextmanager

@@ -38,9 +38,6 @@ async def test_a_word_is_found_back_and_forth_through_the_whole_file(stage: Any)
         await s.pilot.press("exclamation_mark")
         await s.until(lambda: pointed(s) == LINES[40])
         assert "RuntimeError: first" in s.text()
-        await s.pilot.press("y")
-        await s.until(lambda: "OSC 52" in s.text())
-        assert "RuntimeError: first" in s.app.clipboard
         await s.pilot.press("G")
         await s.until(lambda: "line 11999" in s.text())
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from fake import NOW, scene
-from house import until
 from msgspec import structs
 
 from carbontui import protocol, units
+from carbontui.tui.app import CarbonApp
 from carbontui.tui.model import notify
 from carbontui.tui.model.view_state import ViewState, fold
 
@@ -41,19 +40,6 @@ def test_an_escape_of_a_name_never_reaches_the_terminal() -> None:
     assert notify.osc9("a\x07\x1b]52;c;AAAA\x07b") == "\x1b]9;a]52;c;AAAAb\x07"
 
 
-def test_a_users_command_gets_the_text_and_one_that_is_missing_is_said(tmp_path: Path) -> None:
-    script = tmp_path / "tell"
-    script.write_text(
-        f'#!/bin/sh\nprintf "%s|%s" "$1" "$2" > {tmp_path}/told.tmp\nmv {tmp_path}/told.tmp {tmp_path}/told\n'
-    )
-    script.chmod(0o755)
-    assert notify.run(f"{script} carbontui", "charlm: done; rm -rf") == ""
-    until(lambda: (tmp_path / "told").exists())
-    assert (tmp_path / "told").read_text() == "carbontui|charlm: done; rm -rf"
-    assert notify.tell(notify.Notification(str(script), False), " ", None) == "", "no words of ours are run"
-    assert "cannot be run" in notify.run("/nowhere/at/all", "x") and "cannot be run" in notify.run("'", "x")
-
-
 async def test_the_line_shows_who_did_what_last(stage: Any) -> None:
     async with stage() as s:
         s.fake.push(status=s.fake.status(events=(PAUSED,), notices=()))
@@ -62,15 +48,14 @@ async def test_the_line_shows_who_did_what_last(stage: Any) -> None:
         await s.until(lambda: "! a notice" in s.text() and "21:24 ada@pts/3 paused it" in s.text())
 
 
-async def test_a_job_that_ends_runs_the_users_command_once(
-    stage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("off", ["", "off"])
+async def test_a_job_that_ends_notifies_once(stage: Any, monkeypatch: pytest.MonkeyPatch, off: str) -> None:
     told: list[str] = []
-    monkeypatch.setenv("CARBONTUI_NOTIFY", "tell")
-    monkeypatch.setattr(notify, "run", lambda command, text: told.append(f"{command} {text}") or "")
+    monkeypatch.setenv("CARBONTUI_NOTIFY", off)
+    monkeypatch.setattr(CarbonApp, "tell_terminal", lambda self, text, bell: told.append(text))
     async with stage() as s:
         s.fake.push(status=s.fake.status(state="done"))
-        await s.until(lambda: told)
+        await s.until(lambda: "the job is over" in s.text())
         s.fake.push(status=s.fake.status(state="done", step=1))
         await s.pilot.pause(0.1)
-        assert len(told) == 1 and told[0].startswith("tell charlm: done")
+        assert [one.partition(";")[2][:12] for one in told] == ([] if off else ["charlm: done"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from fake import NOW
 from msgspec import structs
 
@@ -69,6 +70,17 @@ async def test_a_preview_is_one_answer_in_words_on_the_chart_and_in_what_enter_c
         assert s.fake.commands[0].args == {"budget": wanted}
 
 
+async def test_the_same_plan_ends_when_the_headline_says(stage: Any) -> None:
+    async with stage() as s:
+        end = units.iso(NOW + 9 * 3600)
+        s.fake.preview_plan = structs.replace(s.fake.snap.plan, gco2_g=2500.0)
+        s.fake.push(status=s.fake.status(finish_expected=end))
+        await s.until(lambda: "done Thu 06:24" in s.text())
+        await s.pilot.press("right")
+        await s.until(lambda: "allowed, not used" in s.text() or "the same plan" in s.text())
+        assert "ends Thu 06:24" in s.text()
+
+
 async def test_a_budget_can_be_typed_and_is_previewed_before_it_is_given(stage: Any) -> None:
     async with stage() as s:
         at = NOW + 10 * 3600
@@ -89,3 +101,18 @@ async def test_the_budget_keys_are_not_dead_where_no_other_budget_would_emit_les
         await s.pilot.press("right", *"20h", "enter")
         await s.until(lambda: s.fake.commands)
         assert s.fake.commands[0].args == {"budget": "20h"}
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (protocol.statement("steps_stopped", quiet_s=300.0, step_s=0.2, boards=protocol.statement("boards_compute")),
+         "no step for 5 min; its GPUs compute, as in an evaluation"),
+        (protocol.statement("boards_idle", idle_s=180.0), "GPUs idle for 3 min"),
+        (protocol.statement("boards_wait", busy=0.3, seen_s=600.0, core=None), "GPUs 30 % busy, they wait"),
+    ],
+)  # fmt: skip
+async def test_what_holds_a_training_up_is_in_its_first_line(stage: Any, said: protocol.Statement, shown: str) -> None:
+    async with stage() as s:
+        s.fake.push(status=s.fake.status(notices=("a notice",), notices_said=(said,)))
+        await s.until(lambda: shown in s.text().splitlines()[0])

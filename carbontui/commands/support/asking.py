@@ -63,7 +63,12 @@ def _budget(zone: str | None, given: dict[str, Any], settings: config.Settings, 
     with refused("--work: "):
         work_s = units.parse_duration(work) if work else None
     wanted_s = work_s or ASSUMED_WORK_S
-    found = _offers(zone, wanted_s, settings, given) if zone else []
+    found = []
+    if zone:
+        from carbontui.commands.support.offers import gives, of_this_machine
+
+        job, _ = of_this_machine(settings, may_cap=not given.get("no_cap"), resubmit=bool(given.get("resubmit")))
+        found = gives(job, zone, wanted_s, time.time())
     for line in first_run.offers(zone or "", wanted_s, found, known=work_s is not None):
         click.echo(line, err=True)
 
@@ -72,14 +77,6 @@ def _budget(zone: str | None, given: dict[str, Any], settings: config.Settings, 
         return text
 
     return _ask(first_run.BUDGET, f"{DEFAULT:g}x", read, due_s)
-
-
-def _offers(zone: str, work_s: float, settings: config.Settings, given: dict[str, Any]) -> list[first_run.Offer]:
-    from carbontui.commands.support.offers import gives, of_this_machine
-
-    may_cap, resubmit = not given.get("no_cap"), bool(given.get("resubmit"))
-    job, _ = of_this_machine(settings, may_cap=may_cap, resubmit=resubmit)
-    return gives(job, zone, work_s, time.time())
 
 
 def _ask(question: str, default: str, read: Callable[[str], str], due_s: float) -> str | None:

@@ -126,6 +126,8 @@ UTC = click.Option(
 class Count(click.IntRange):
     """A whole number within a range, as `units.parse_count` reads it."""
 
+    name = "number"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
             value = units.parse_count(value) if isinstance(value, str) and not value.startswith("-") else value
@@ -246,10 +248,9 @@ weight_option = click.option(
 
 def assumptions(command: F) -> F:
     """Add the options for what counts of an assumed machine."""
-    watts, grams = WithUnit(units.parse_idle_power), WithUnit(units.parse_grams)
+    watts = WithUnit(units.parse_idle_power)
     for option in (
         click.option("--idle-w", type=watts, help="Watts of the GPU without a process (default: a tenth)."),
-        click.option("--embodied", type=grams, default="0", help="Weigh making the hardware: 12g per GPU hour."),
         click.option("--host-w", type=watts, help="Watts of the machine besides the GPU (default 0)."),
         boundary_option,
     ):

@@ -1,49 +1,74 @@
-"""What a job could do on this machine before it has measured anything: levels that the GPUs here take, in what its
-account would count, and what each budget gives. One answer for `run`, `solve`, `estimate`, `compare` and `doctor`."""
+"""What a job could do on this machine before it has measured anything: what its own first plan would take for it, and
+what each budget gives. One answer for `run`, `solve`, `estimate`, `compare` and `doctor`."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from carbontui import config
 from carbontui.account.boundary import Kind
-from carbontui.assumed.job import PARKED, AssumedJob, TypicalDays, assumed, bounded, planned
+from carbontui.assumed.job import AssumedJob, TypicalDays, planned
+from carbontui.commands.support.run_values import declared_boards
 from carbontui.config import Settings
+from carbontui.grid.types import GridForecast
 from carbontui.job.life import launch
+from carbontui.job.supervisor.core.planning import machine, problem
+from carbontui.job.supervisor.core.state import boards, measured, progress
+from carbontui.job.supervisor.core.state.inputs import Inputs
+from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.terms import budget as budgets
+from carbontui.job.terms.clock import Clock
+from carbontui.job.terms.spec import Options
 from carbontui.power.agent.handle import read_once
-from carbontui.power.messages import Reading
+from carbontui.power.backends.declared import DeclaredBoards
+from carbontui.power.messages import Readings
 from carbontui.text.first_run import Offer
 
 FACTORS = (1.0, 1.5, 2.0, 3.0)
-BOARD_W, CPU_W, CPU_PARKED = 300.0, 65.0, 0.4
-"""Watts of a GPU that names no limit, of a busy CPU where no GPU is, and its share of them while paused."""
+UNBORN = ("job", "name", "dir", "cwd", "log", "socket")
+"""What a job that does not exist has none of."""
+NO_GRID = GridForecast("", "average_direct", 0.0, problem.SLOT_S, (0.0,), (0.0,), (0.0,), 0, "", "default", 0.0)
 
 
-def boards() -> tuple[Reading, ...]:
+def readings(declared: DeclaredBoards | None = None) -> Readings:
     """The GPUs of this machine as an agent reads them; none where none can be read."""
     with contextlib.suppress(OSError):
-        return asyncio.run(read_once(Path("/"))).devices
-    return ()
+        return asyncio.run(read_once(Path("/"), declared=declared))
+    return Readings()
 
 
-def take_caps(boards: Sequence[Reading]) -> bool:
-    """Whether all of them take a limit: one that does not would hold back none of the steps that they take together."""
-    return bool(boards) and all(one.caps["limit"].support == "yes" for one in boards)
-
-
-def of_boards(boards: Sequence[Reading], board_w: float | None, *, may_cap: bool) -> tuple[AssumedJob, str]:
-    """The job that these GPUs make possible, and its basis in words: watts of their limits (else `board_w`), caps
-    where all of them take one. Without a GPU a CPU's watts, which no cap lowers."""
-    watts = sum(one.limit_found_w or one.limit_w or BOARD_W for one in boards) or board_w
-    takes = may_cap and take_caps(boards)
-    job = assumed(watts or CPU_W, caps=takes, running=False, parked=PARKED if watts else CPU_PARKED)
-    what = f"{len(boards)} GPU{'s' * (len(boards) > 1)} here" if boards else "no GPU here"
-    caps = "caps at speeds of public measurements" if takes else "no power caps"
-    return job, f"{what}, {watts or CPU_W:.0f} W at full speed, {caps}"
+def of_machine(spec: Options, read: Readings, idle_w: float | None = None) -> tuple[AssumedJob, str]:
+    """The job that this machine makes possible, as its first plan would have it, and its basis in words; `idle_w`: of
+    all GPUs without a process, else as their models are known to draw."""
+    devices, known = read.devices, measured.Measured()
+    if idle_w is not None:
+        each = measured.Mean(idle_w / max(1, len(devices)), 1)
+        known = replace(known, idle_w=dict.fromkeys((one.uuid for one in devices), each), rest_idle_w=each)
+    begun, takes = progress.begun(spec), spec.cap and boards.take_limits(devices)
+    state = JobState(spec, Clock(), budgets.parse("1x", 0.0), begun, measured=known, caps_hold=takes)
+    inputs = Inputs(now_s=0.0, mono_s=read.mono_s, readings=read)
+    here, made = machine.machine(state, inputs), machine.embodied(state, inputs)
+    setup = problem.build(
+        now_s=0.0,
+        deadline_s=problem.SLOT_S,
+        outlook=NO_GRID,
+        machine=here,
+        objective=problem.Objective(embodied_g_per_h=made.g_per_hour if made else 0.0),
+        work_left_s=0.0,
+        started=False,
+        level_now="off",
+        age_s=0.0,
+    )
+    what = f"{len(devices)} GPU{'s' * (len(devices) > 1)} here" if devices else "no GPU here"
+    caps = "caps at speeds of public measurements" if here.caps else "no power caps"
+    still_s = math.inf if spec.idle_limit_s is None or spec.gives_back else spec.idle_limit_s
+    job = AssumedJob(setup.problem.problem(), patience_pct=spec.patience, still_s=still_s)
+    return job, f"{what}, {here.full_w:.0f} W at full speed, {caps}"
 
 
 def of_this_machine(
@@ -52,14 +77,16 @@ def of_this_machine(
     may_cap: bool = True,
     resubmit: bool = False,
     boundary: Kind | None = None,
-    **counts: float | None,
+    host_w: float | None = None,
+    idle_w: float | None = None,
 ) -> tuple[AssumedJob, str]:
     """The job of the GPUs that are here, and its basis. What counts is as a job's own account would have it, unless
-    `boundary` or `counts` (as of `bounded`) say otherwise. Raises ValueError naming a setting."""
-    own = launch.terms(settings, os.environ, resubmit=resubmit)
-    job, basis = of_boards(boards(), settings.board_w, may_cap=may_cap and settings.cap)
-    counts["host_w"] = own["host_w"] if counts.get("host_w") is None else counts["host_w"]
-    return replace(bounded(job, boundary or own["boundary"], **counts), patience_pct=settings.patience), basis
+    `boundary` or the watts say otherwise. Raises ValueError naming a setting, and Failure."""
+    declared, cap = declared_boards(settings), may_cap and settings.cap
+    counts = launch.terms(settings, os.environ, resubmit=resubmit) | dict.fromkeys(UNBORN, "")
+    counts |= {name: one for name, one in (("boundary", boundary), ("host_w", host_w)) if one is not None}
+    spec = Options(**config.terms(settings), **counts, argv=(), created_s=0.0, cap=cap, declared=declared)
+    return of_machine(spec, readings(declared), idle_w)
 
 
 def gives(job: AssumedJob, zone: str, work_s: float, now_s: float) -> list[Offer]:

@@ -14,9 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from carbontui import config
-from carbontui.account.compare import gains
 from carbontui.grid import opening, zones
-from carbontui.grid.types import GridForecast
 from carbontui.job.files import store
 from carbontui.job.supervisor.core.view.status import gpu_of
 from carbontui.job.terms import spec
@@ -32,9 +30,6 @@ from carbontui.tui.model.jobs_feed import JobsSnapshot
 FINISHED_SHOWN = 50
 LEAVE_WAIT_S = 5.0
 POLL_EVERY_S = 5.0
-AHEAD_S = 48 * 3600.0
-"""How far ahead a better start is searched for: a forecast beyond that is a guess."""
-GAIN_HOURS = (2.0, 8.0, 24.0)
 Fact = tuple[str, str, bool]
 
 
@@ -188,13 +183,13 @@ class StationWatch:
         while True:
             await feed.refresh()
             now = time.time()
-            seen = feed.outlook(now, 0.0, AHEAD_S, 900.0)
+            seen = feed.outlook(now, 0.0, 3600.0, 900.0)
             value = None if seen is None else seen.value_at(now)
             told = "not known" if value is None or seen is None else f"{value:.0f} gCO2/kWh ({seen.how}: {seen.source})"
             whose = "" if configured or not wanted else ", the zone of the last job"
             self._grid = (("grid", f"{place.key} {told}{whose}", value is not None),)
             if value is not None and seen is not None:
-                self._headline = f"{place.key} {value:.0f} g/kWh {_HOW[seen.how]} · {gain_brief(seen, now)}"
+                self._headline = f"{place.key} {value:.0f} g/kWh {_HOW[seen.how]}"
             if feed.note:
                 self._grid += (("", feed.note, True),)
             await asyncio.sleep(max(60.0, min(900.0, feed.next_refresh_s() - time.time())))
@@ -210,13 +205,3 @@ def _zone_of_last_job() -> str:
 
 
 _HOW = {"default": "typical", "forecast": "forecast", "estimated": "estimated", "replay": "recorded"}
-
-
-def gain_brief(outlook: GridForecast, now_s: float) -> str:
-    """'now as good as waiting', or '8 h of work −12 % from 09:00': the most that waiting gives one of GAIN_HOURS."""
-    found = gains((outlook.mean, outlook.start_s, outlook.step_s), GAIN_HOURS, now_s)
-    waits = [(best.saved, hours, best.begin_s) for hours, best in found if best.begin_s > now_s and best.saved >= 0.01]
-    if not waits:
-        return "now as good as waiting" if found else ""
-    saved, hours, begin_s = max(waits)
-    return f"{hours:.0f} h of work −{figures.percent(saved)} from {figures.clock(begin_s, now_s)}"

@@ -176,7 +176,7 @@ def lease_warnings() -> list[str]:
     for lease in stale:
         job = living.get(lease.job)
         if job is None:
-            told.append(f"{lease.text}; to restore it: carbontui doctor --mend, or {lease.fix}")
+            told.append(f"{lease.text}; to restore it: carbontui doctor --repair, or {lease.fix}")
         elif job.orphaned and not job.alive("supervisor"):
             told.append(f"{lease.text}, and trains on; to take it up: carbontui restart {job.id}, or {lease.fix}")
     return told

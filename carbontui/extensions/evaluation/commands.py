@@ -92,7 +92,7 @@ def backtest(
     as_json: bool,
     **other: Any,
 ) -> None:
-    """Compare run-now, threshold tools and rolling plans on recorded grid data, with the knowledge of the time."""
+    """Compare running now, threshold tools and rolling plans on recorded grid data, with the knowledge of the time."""
     from carbontui.assumed.job import Grid, stated
     from carbontui.extensions.evaluation.issued import load_issues
     from carbontui.extensions.evaluation.run import run

@@ -27,7 +27,7 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: 
     grids = list(dict.fromkeys(group["data"] for group in groups))
     blended = " and published forecasts of that time" if len(evaluated["data"]) > len(grids) else ""
     lines = [
-        "# Evaluation: plans against simple rules, on recorded grids",
+        "# Evaluation: the planner against simple rules, on recorded grids",
         "",
         f"    {evaluated['command']}",
         "",
@@ -40,14 +40,15 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: 
         f"then{blended}; thresholds, the last week of that. Patience {evaluated['patience_pct']:g} %.",
         "",
         "A job of 650 W is off before its start, draws 90 W while paused, and takes 20 s to pause and 45 s to resume; "
-        "speeds under caps: the mean of 24 published trainings on V100, A40, Quadro RTX 6000 and P100. Given-back: "
-        "nothing is charged while it waits to start. Held: a machine of 60 or 250 W beside the GPU is charged from "
-        "the first moment to the finish. The best constant cap and foresight know the future. Savings: CO2 against "
-        "running now, mean of the jobs; worst: the job that ended highest above running now (below zero: even that one "
-        "saved), and above the constant cap; later: hours after running now; g/h: grams saved by each of these hours.",
+        "speeds under caps: the mean of 24 published trainings on V100, A40, Quadro RTX 6000 and P100. Released: the "
+        "GPU is let go while idle, nothing is charged while it waits to start. Reserved: a machine of 60 or 250 W "
+        "beside the GPU is charged from the first moment to the finish. The best constant cap and foresight know the "
+        "future. Savings: CO2 against running now, mean of the jobs; worst: the job that ended highest above running "
+        "now (below zero: even that one saved), and above the constant cap; later: hours after running now; g/h: "
+        "grams saved by each of these hours.",
     ]
-    for caps, boundary in product((False, True), dict.fromkeys(group["boundary"] for group in groups)):
-        part = [group for group in groups if (group["caps"], group["boundary"]) == (caps, boundary)]
+    for caps, boundary in product((False, True), dict.fromkeys(map(_boundary, groups))):
+        part = [group for group in groups if (group["caps"], _boundary(group)) == (caps, boundary)]
         lines += ["", f"## {'With power caps' if caps else 'Pauses alone'}, {boundary}", "", *_policies(part)]
     lines += ["", "## By grid: ours, the best of the simple rules, perfect foresight (mean saving, %)", ""]
     lines += _crossed(groups, _setting, lambda g: g["data"], _three)
@@ -71,7 +72,7 @@ def markdown(evaluated: dict[str, Any], pictures: Iterable[str] = (), *, cpu_s: 
     if of_boards:
         of = f"24 h within 2x, {len(of_boards[0]['jobs'])} starts per grid, mean of its trainings (least to most)"
         lines += ["", f"## By GPU: ours, the best constant cap, perfect foresight ({of}, %)", ""]
-        lines += _crossed(of_boards, lambda g: g["board"], lambda g: g["boundary"], _band)
+        lines += _crossed(of_boards, lambda g: g["board"], _boundary, _band)
     lines += [f"\n![{name}]({name})" for name in pictures]
     lines += ["", "## Data", "", "| data | file | sha256 |", "|---|---|---|"]
     lines += [f"| {name} | {of['file']} | `{of['sha256']}` |" for name, of in evaluated["data"].items()]
@@ -105,8 +106,13 @@ def _otherwise(groups: list[Group]) -> str:
     return cells + (f"; kept {kept} of {could}" if given else "")
 
 
+def _boundary(group: Group) -> str:
+    """'released', 'reserved 60 W': in words."""
+    return str(group["boundary"]).replace("given-back", "released").replace("held", "reserved")
+
+
 def _setting(group: Group) -> str:
-    return f"{group['boundary']}, {'caps' if group['caps'] else 'pauses'}"
+    return f"{_boundary(group)}, {'caps' if group['caps'] else 'pauses'}"
 
 
 def _together(groups: Iterable[Group]) -> dict[str, dict[str, Any]]:
@@ -167,13 +173,13 @@ def _band(groups: list[Group]) -> str:
 
 
 def pictures(evaluated: dict[str, Any]) -> dict[str, str]:
-    """By file name: the mean saving of every policy as bars, without caps and with them, given back."""
+    """By file name: the mean saving of every policy as bars, without caps and with them, released while idle."""
     drawn = {}
     for name, caps in (("pauses", False), ("caps", True)):
         wanted = (caps, "given-back", ANY_BOARD)
         part = (g for g in evaluated["groups"] if (g["caps"], g["boundary"], g["board"]) == wanted)
         rows = [(policy, row["mean_pct"]) for policy, row in _together(part).items() if policy != NOW]
-        drawn[f"evaluation-{name}.svg"] = bars(f"CO2 saved against running now, %, {name} (given-back)", rows)
+        drawn[f"evaluation-{name}.svg"] = bars(f"CO2 saved against running now, %, {name} (released while idle)", rows)
     return drawn
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from carbontui import paths, units
 from carbontui.account.compare import STEP_S, StartWindow, best_start
 from carbontui.account.expected_end import without_gaps
-from carbontui.commands.support.command import Failure, refused
+from carbontui.commands.support.command import Count, Failure, refused
 from carbontui.commands.support.run_values import power
 from carbontui.extensions.fleet import queue_problem, rounds
 from carbontui.extensions.fleet.placing import FleetPlan
@@ -133,8 +133,8 @@ CLOCK_S = 30.0
 @click.option("--slot", default="30m", show_default=True, help="Jobs start at its multiples; 96 slots are planned.")
 @click.option("--once", is_flag=True, help="Plan and move once, then exit.")
 @click.option("--dry-run", is_flag=True, help="Print the plan once, and move nothing.")
-@click.option("--max-moves", type=click.IntRange(1), help="Move at most so many starts a round.")
-@click.option("--max-moves-per-user", type=click.IntRange(1), help="Of these, of one user.")
+@click.option("--max-moves", type=Count(1), help="Move at most so many starts a round.")
+@click.option("--max-moves-per-user", type=Count(1), help="Of these, of one user.")
 @click.option("--log", "show_log", is_flag=True, help="Print all moves so far: a line of JSON each, and exit.")
 @click.option("--undo", is_flag=True, help="Give waiting jobs the starts from before all moves, and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Each plan as a line of JSON.")
@@ -280,7 +280,7 @@ def _script_is_there(ctx: click.Context, param: click.Parameter, given: tuple[st
     "--curve",
     help="Caps it may start at: a file of `calibrate --export`, or `public`. Its script uses `carbontui run`.",
 )
-@click.option("--gpus", type=click.IntRange(1), help="With --curve: its GPUs on all its nodes (default: the curve's).")
+@click.option("--gpus", type=Count(1), help="With --curve: its GPUs on all its nodes (default: the curve's).")
 @click.option("--gpu", default="", help="With --curve public: the model of its GPUs, like A40 (default: any).")
 @click.option("--strict", is_flag=True, help="Have Slurm remove or end it at the deadline (sbatch --deadline).")
 @click.option("--dry-run", is_flag=True, help="Print what would be submitted, and submit nothing.")

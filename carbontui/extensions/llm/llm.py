@@ -11,8 +11,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -33,17 +32,6 @@ TASK = (
     "alone. Use no number that is not in them, and none that you have worked out yourself."
 )
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
-
-
-class EndpointError(ValueError):
-    """An address that is refused; the text says why."""
-
-
-class CheckedWording(NamedTuple):
-    """The text to show (None: nothing), and why not."""
-
-    text: str | None
-    why: str = ""
 
 
 def facts(story: RunStory) -> dict[str, Any]:
@@ -81,41 +69,38 @@ def request(data: dict[str, Any], model: str) -> dict[str, Any]:
 
 
 def endpoint(base: str) -> str:
-    """The completions URL under a base like https://host/v1. Raises EndpointError unless it is HTTPS or on this
+    """The completions URL under a base like https://host/v1. Raises ValueError unless it is HTTPS or on this
     machine."""
     try:
         parts = urlsplit(base.strip())
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
-        raise EndpointError(f"OPENAI_BASE_URL is not a URL ({error}); nothing was sent") from None
+        raise ValueError(f"OPENAI_BASE_URL is not a URL ({error}); nothing was sent") from None
     try:
         here = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         here = False
     if not (parts.scheme == "https" and host) and not (parts.scheme == "http" and here):
-        raise EndpointError("OPENAI_BASE_URL must be https://..., or http:// on this machine; nothing was sent")
+        raise ValueError("OPENAI_BASE_URL must be https://..., or http:// on this machine; nothing was sent")
     if parts.username or parts.password:
-        raise EndpointError("OPENAI_BASE_URL holds a user name: give the key in OPENAI_API_KEY; nothing was sent")
+        raise ValueError("OPENAI_BASE_URL holds a user name: give the key in OPENAI_API_KEY; nothing was sent")
     return f"{base.strip().rstrip('/')}/chat/completions"
 
 
-def checked(reply: Any, data: dict[str, Any]) -> CheckedWording:
-    """The model's text, if it is one, and if every number in it was sent."""
+def checked(reply: Any, data: dict[str, Any]) -> str:
+    """The model's text. Raises ValueError if it is none, or has a number that was not sent."""
     try:
         text = reply["choices"][0]["message"]["content"]
     except (KeyError, IndexError, TypeError):
-        return CheckedWording(None, "the answer is not a chat completion")
+        raise ValueError("the answer is not a chat completion") from None
     if not isinstance(text, str) or not text.strip():
-        return CheckedWording(None, "the answer is empty")
+        raise ValueError("the answer is empty")
     if len(text) > ANSWER_MOST:
-        return CheckedWording(None, f"the answer is longer than {ANSWER_MOST} characters")
-    sent = _numbers(json.dumps(data))
-    invented = sorted(_numbers(text) - sent)
-    if invented:
-        return CheckedWording(None, f"the answer has a number that was not sent ({', '.join(invented[:3])})")
+        raise ValueError(f"the answer is longer than {ANSWER_MOST} characters")
+    if invented := sorted(_numbers(text) - _numbers(json.dumps(data))):
+        raise ValueError(f"the answer has a number that was not sent ({', '.join(invented[:3])})")
     # untrusted text: nothing in it may move the cursor or reverse the text direction
-    clean = "".join(c for c in text if c == "\n" or c.isprintable())
-    return CheckedWording(clean.strip())
+    return "".join(c for c in text if c == "\n" or c.isprintable()).strip()
 
 
 def _numbers(text: str) -> set[str]:
@@ -142,10 +127,7 @@ def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.4g}")
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def options(command: F) -> F:
+def options(command: Any) -> Any:
     """Add --llm and what belongs to it."""
     for option in (
         click.option("--dry-run", is_flag=True, help="With --llm: show what would be sent, and send nothing."),
@@ -174,7 +156,7 @@ def say(run: RunStory, llm: bool = False, model: str = MODEL, dry_run: bool = Fa
     base = os.environ.get("OPENAI_BASE_URL", "")
     if not base:
         raise Failure("--llm needs OPENAI_BASE_URL, like https://host/v1, and the key in OPENAI_API_KEY", 2)
-    with refused("", EndpointError):
+    with refused():
         address = endpoint(base)
     import httpx
 
@@ -193,9 +175,8 @@ def say(run: RunStory, llm: bool = False, model: str = MODEL, dry_run: bool = Fa
                 text += piece
                 if len(text) > LLM_B or time.monotonic() > due_s:
                     raise Failure(f"--llm: the answer did not end within {LLM_S:.0f} s and {LLM_B // 2**20} MiB", 1)
-        answer = checked(json.loads(text), sent)
+        answer = json.loads(text)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
         raise Failure(f"--llm: no answer ({type(error).__name__})", 1) from None
-    if answer.text is None:
-        raise Failure(f"--llm: {answer.why}; it is not shown", 1)
-    click.echo(f"[{LABEL}] {answer.text}")
+    with refused("--llm: not shown: ", code=1):
+        click.echo(f"[{LABEL}] {checked(answer, sent)}")

@@ -31,6 +31,7 @@ EVERY_S = 1.0
 """Seconds from one look at the job to the next."""
 REPORT_S = 60.0
 """The longest wait for the report."""
+VIEW = "application/vnd.jupyter.widget-view+json"
 PAGE = """<details><summary><code>{line}</code></summary>
 <iframe srcdoc="{page}" sandbox style="width: 100%; height: 40em; border: 0"></iframe></details>"""
 
@@ -46,7 +47,9 @@ def run(shell: Any, options: str, cell: str) -> Any:
     with contextlib.ExitStack() as after:
         try:
             job = ScriptJob(None, *shlex.split(options))
-            after.enter_context(beneath(job) if hasattr(shell, "kernel") else contextlib.nullcontext())
+            if hasattr(shell, "kernel"):
+                job.quiet = True
+                after.enter_context(beneath(job))
             after.enter_context(job)
         except ValueError as wrong:
             raise UsageError(str(wrong)) from None
@@ -63,19 +66,51 @@ def compiled(shell: Any, cell: str) -> tuple[Any, Any]:
     return body, last and shell.compile(ast.Expression(last.value), name, "eval")
 
 
+class CellLine:
+    """One line beneath a cell, and its report in place of it.
+
+    A widget where ipywidgets is there: its text is the kernel's, so that a page which was reloaded while the cell ran
+    has the last one; updates of a display that nobody hears are lost. Where no page draws it the job's name stands.
+    """
+
+    def __init__(self, job: str) -> None:
+        said: dict[str, Any] = {"text/plain": f"job {job}; look with: carbontui attach {job}"}
+        self._widget: Any = None
+        with contextlib.suppress(ImportError):
+            from ipywidgets import HTML
+
+            self._widget = HTML()
+            said[VIEW] = {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}
+        self._shown = cast("Any", DisplayHandle)()
+        self._shown.display(said, raw=True)
+
+    def tell(self, text: str) -> None:
+        """Renew it."""
+        if self._widget is None:
+            self._shown.update({"text/plain": text}, raw=True)
+        else:
+            self._widget.value = f"<code>{escape(text)}</code>"
+
+    def end(self, said: dict[str, str]) -> None:
+        """The last text, by form, which the notebook keeps."""
+        if self._widget is not None:
+            self._widget.value = said.get("text/html") or f"<code>{escape(said['text/plain'])}</code>"
+        self._shown.update(said, raw=True)
+
+
 @contextlib.contextmanager
 def beneath(job: ScriptJob) -> Iterator[None]:
     """A line beneath the cell while its job lives, and its report once that is over; nothing without a job."""
-    shown = cast("Any", DisplayHandle)()
-    show, over = shown.display, threading.Event()
+    shown: CellLine | None = None
+    over = threading.Event()
 
     def follow() -> None:
-        nonlocal show
+        nonlocal shown
         while not over.wait(EVERY_S):
             with contextlib.suppress(OSError, ValueError, KeyError):
                 if job.id:
-                    show({"text/plain": of_now(job.id, line.asked(os.environ[NAMES[0]]))}, raw=True)
-                    show = shown.update
+                    shown = shown or CellLine(job.id)
+                    shown.tell(of_now(job.id, line.asked(os.environ[NAMES[0]])))
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
@@ -85,7 +120,7 @@ def beneath(job: ScriptJob) -> Iterator[None]:
         over.set()
         thread.join()
         if job.id:
-            show(report(job.id), raw=True)
+            (shown or CellLine(job.id)).end(report(job.id))
 
 
 def of_now(job: str, status: dict[str, Any]) -> str:

@@ -43,17 +43,14 @@ class Served:
 
     def run(self, listener: socket.socket) -> None:
         """Serve until SIGINT or SIGTERM."""
-
-        async def guarded(request: Any, handler: Any) -> Any:
-            return await self._guard(request, handler)
-
-        app = web.Application(middlewares=[web.middleware(guarded)])
+        app = web.Application(middlewares=[self._guard])
         app.add_routes([web.get("/", self._page), web.get("/ws", self._screens.handle_websocket)])
         app.add_routes([web.static("/static", self._screens.statics_path)])
         web.run_app(
             app, sock=listener, print=None, access_log=None, shutdown_timeout=END_S, loop=asyncio.new_event_loop()
         )
 
+    @web.middleware  # type: ignore[untyped-decorator, unused-ignore]
     async def _guard(self, request: Any, handler: Any) -> Any:
         """Refuses what is not of the one browser that had the token."""
         origin = request.headers.get("Origin")

@@ -60,6 +60,8 @@ class Options(config.Terms, frozen=True, kw_only=True):
     """Where its stderr goes; '': into the log, in the order it is written."""
     reads_once: bool = False
     """It was handed a pipe, which no later start could read again: no plan unloads it."""
+    inside: bool = False
+    """It is a part of a script or notebook that was started without carbontui: nothing could start it again."""
     by: str = ""
     commit: str = ""
     """Of the repository that its script is in, at its start; ending in '-dirty' where tracked files differ from it."""
@@ -106,7 +108,6 @@ class Options(config.Terms, frozen=True, kw_only=True):
     """A program that shows no training step may be paused by SIGSTOP."""
     spool: bool = True
     """The command's environment may be kept on disk, for a restart after the keeper's loss or a reboot."""
-    cautious: bool = False
     metrics: str | None = None
     """Folder in which metrics are published."""
     offline: bool = False

@@ -37,10 +37,12 @@ class Limits(Struct, frozen=True, omit_defaults=True):
 
 
 class PreviewAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="preview"):
-    """The plan that another budget or price would give; no plan is kept, no frontier is computed."""
+    """The plan that another budget or price would give; no frontier is computed."""
 
     id: int = 0
     problem: ProblemFile
+    kept: tuple[int, ...] | None = None
+    """Level index per slot of the plan in force; it stays unless the new one gains more than `uncertainty`."""
     fixed: dict[int, int] = {}
     """Level index by slot, where the user has decided; STANDS_STILL for any still level."""
     pauses: Pauses = Pauses()
@@ -63,8 +65,6 @@ class PlanAsk(PreviewAsk, frozen=True, kw_only=True, omit_defaults=True, tag="pl
     """A plan for `problem` and the frontier of `curve`, the same problem with a later deadline (None: `problem`)."""
 
     curve: ProblemFile | None = None
-    kept: tuple[int, ...] | None = None
-    """Level index per slot of the plan in force; it stays unless the new one gains more than `uncertainty`."""
     curve_fixed: dict[int, int] | None = None
     """`fixed` for the slots of `curve` (None: the same)."""
     currency: str | None = None

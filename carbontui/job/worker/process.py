@@ -197,11 +197,11 @@ def _allowed(
 
 
 def preview_plan(ask: PreviewAsk) -> PlanAnswer:
-    """The plan another budget or carbon price would give around the fixed slots; no kept plan, no frontier."""
+    """The plan another budget or carbon price would give around the fixed slots; no frontier."""
     problem = ask.problem.problem()
     if ask.shared is not None and (priced := shadow_prices()) is not None:
         problem = replace(problem, shadow_per_h=priced(problem, ask.shared, None)[0])
-    _, chosen, _ = _chosen(problem, ask, ask.fixed)
+    _, chosen, _ = _chosen(problem, ask, ask.fixed, ask.kept)
     return PlanAnswer(plan=replace(chosen, baselines=()))
 
 

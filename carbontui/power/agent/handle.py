@@ -369,10 +369,12 @@ class AgentHandle:
             process.kill()
 
 
-async def read_once(cwd: Path, own_pids: tuple[int, ...] = (), within_s: float = 6.0) -> Readings:
+async def read_once(
+    cwd: Path, own_pids: tuple[int, ...] = (), within_s: float = 6.0, declared: DeclaredBoards | None = None
+) -> Readings:
     """This machine's boards, with what could be set on them, without a write; `mono_s` is 0 where the driver has not
     answered in time. Raises OSError where no agent can be started."""
-    handle = AgentHandle(log=lambda _line: None, cwd=cwd, job="doctor", monitor=True, probing=True)
+    handle = AgentHandle(log=lambda _line: None, cwd=cwd, job="doctor", monitor=True, probing=True, declared=declared)
     try:
         handle.change(probe=False)
         handle.watch(None, own_pids=own_pids)

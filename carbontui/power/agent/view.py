@@ -147,7 +147,7 @@ class CapabilityRow(Struct, frozen=True):
 
 
 def table(readings: Readings) -> tuple[CapabilityRow, ...]:
-    """All rows: each GPU, then CPU and memory. Without a GPU the first row says so."""
+    """All rows: each GPU, then CPU and memory where they are counted. Without a GPU the first row says so."""
     rows: list[CapabilityRow] = []
     if not readings.devices and not readings.absent:
         why = next(iter(readings.notices), "no NVIDIA or AMD driver")
@@ -156,7 +156,7 @@ def table(readings: Readings) -> tuple[CapabilityRow, ...]:
         rows += _gpu(reading)
     for index, why in readings.absent:
         rows.append(CapabilityRow(f"GPU {index}", "any", "lost", f"it does not answer: {why}", "reboot or reset it"))
-    for kind, label in (("cpu", "CPU packages"), ("dram", "memory")):
+    for kind, label in (("cpu", "CPU packages"), ("dram", "memory")) if readings.host.source else ():
         cap = readings.host.caps.get(kind, Capability("unknown", "not read yet"))
         why = cap.why if cap.support == "yes" else f"{cap.why}; estimated ({readings.host.source})"
         rows.append(CapabilityRow("host", label, cap.support, why, cap.fix))

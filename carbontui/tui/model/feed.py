@@ -180,29 +180,30 @@ class JobFeed:
     async def _follow(self, wire: link.ViewerLink) -> None:
         await wire.send(protocol.View(self._rate_hz))
         outputs = [_Output(wire, err) for err in (False, True)] if self._with_log else []
-        reading = _reader(outputs)  # beside the first picture
+        reading = asyncio.create_task(self._read(outputs), name="log reader")  # beside the first picture
         try:
             async for message in wire.messages():
                 view_state = fold(self.view_state, message)
                 if view_state is None:
                     await wire.send(protocol.View(self._rate_hz))
                     continue
-                reading = reading or _reader(outputs)
-                if reading is not None:
-                    await asyncio.wait({reading}, timeout=TOGETHER_S)
+                if reading.done() and self.view_state is not None:
+                    reading = asyncio.create_task(self._read(outputs), name="log reader")
+                await asyncio.wait({reading}, timeout=TOGETHER_S)
                 self.view_state = view_state
                 self._post(view_state)
                 self._ask_past(view_state)
-                if reading is not None and reading.done():
-                    for piece in reading.result():
-                        self._post(piece)
-                    reading = None
                 if self._with_log and view_state.series.replay_speed is not None and self._rate_hz < REPLAY_HZ:
                     self._rate_hz = REPLAY_HZ
                     await wire.send(protocol.View(self._rate_hz))
         finally:
-            if reading is not None:
-                reading.cancel()
+            reading.cancel()
+
+    async def _read(self, outputs: list[_Output]) -> None:
+        """Post what is new of the output as it comes: of a job that stands still no other picture may."""
+        for output in outputs:
+            for piece in await output.read():
+                self._post(piece)
 
     def _ask_past(self, view_state: ViewState) -> None:
         """Request the levels that held: at the start and whenever the level has changed."""
@@ -217,13 +218,6 @@ class JobFeed:
             answer = await self.request(protocol.HistoryAsk(0, span_s, PAST_BUCKETS))
             if isinstance(answer, protocol.HistoryAnswer) and any(answer.kind):
                 self._post(PastLevels.of(answer))
-
-
-def _reader(outputs: list[_Output]) -> asyncio.Task[list[LogPiece]] | None:
-    async def read() -> list[LogPiece]:
-        return [piece for output in outputs for piece in await output.read()]
-
-    return asyncio.create_task(read(), name="log reader") if outputs else None
 
 
 class _Output:

@@ -18,7 +18,7 @@ POLL_EVERY_S = 2.0
 @dataclass(frozen=True, slots=True)
 class JobsSnapshot:
     """One look at the machine. A fact is (label, text, whether it is in order); `host_w` is what CPU and memory draw,
-    `headline` the grid and what waiting gives in a few words, `load` how many programs want one of the `cores`."""
+    `headline` the grid in a few words, `load` how many programs want one of the `cores`."""
 
     facts: tuple[tuple[str, str, bool], ...] = ()
     jobs: tuple[Target, ...] = ()

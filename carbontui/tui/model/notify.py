@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-import subprocess
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from carbontui import protocol
 from carbontui.text import figures, situation
 from carbontui.tui.model.view_state import ViewState
 
-OFF = "off"
 STILL = frozenset({"paused", "unloaded"})
 
 
@@ -58,30 +55,3 @@ def osc9(text: str) -> str:
     """The escape sequence that makes a terminal notify (iTerm2, kitty, WezTerm, Windows Terminal, foot)."""
     clean = "".join(char for char in text if char.isprintable())
     return f"\x1b]9;{clean}\x07"
-
-
-def tell(notification: Notification, command: str, app: object) -> str:
-    """Notify by the user's `command`, without one by the `app`'s terminal, not at all if it is OFF; the error, or
-    ''."""
-    if command == OFF:
-        return ""
-    if command.strip():
-        return run(command, notification.text)
-    if isinstance(app, TellsTerminal):
-        app.tell_terminal(osc9(notification.text), bell=notification.urgent)
-    return ""
-
-
-def run(command: str, text: str) -> str:
-    """Run the user's command with the text as its last argument; the error, or ''."""
-    try:
-        subprocess.Popen(
-            [*shlex.split(command), text],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        return f"the notify command cannot be run: {error}"
-    return ""

@@ -99,7 +99,6 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         `until_over`: `run` has opened it; it closes when the job ends."""
         super().__init__()
         self.from_table, self._table = from_table, table
-        self.notify_command = os.environ.get("CARBONTUI_NOTIFY", "")
         self.target, self._until_over = target, until_over
         self.readonly = readonly
         self.feed = JobFeed(target.socket, self._post, target.read_log, target.whole_run, away=target.away)
@@ -205,12 +204,15 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         self._covered = True
 
     @on(ScreenResume)
-    def _reveal(self) -> None:
+    def _resume(self) -> None:
         if self._covered:
             self._covered = False
             self.query_one(LogTail).redraw()
-            if self.view_state is not None:
-                self._draw(self.view_state, anew=True)
+            self._draw_again(anew=True)
+
+    def _draw_again(self, *, anew: bool = False) -> None:
+        if self.view_state is not None and not self._covered:
+            self._draw(self.view_state, anew=anew)
 
     def _show(self, view_state: ViewState) -> None:
         before, self.view_state = self.view_state, view_state
@@ -224,10 +226,10 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             self._draw(view_state, anew=before is None or shape(before) != shape(view_state))
 
     def _tell_elsewhere(self, before: ViewState | None, view_state: ViewState) -> None:
-        """Notify a user who is not watching by the terminal or a command."""
+        """Notify a user who is not watching, by the terminal."""
         told = notify.news(before, view_state)
-        if told is not None and (fault := notify.tell(told, self.notify_command, self.app)):
-            self.answer(fault, ok=False)
+        if told and isinstance(self.app, notify.TellsTerminal) and os.environ.get("CARBONTUI_NOTIFY") != "off":
+            self.app.tell_terminal(notify.osc9(told.text), bell=told.urgent)
 
     def _draw(self, view_state: ViewState, *, anew: bool) -> None:
         with self.app.batch_update():
@@ -252,7 +254,8 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
 
     def _show_state(self) -> None:
         if not self._covered:
-            self.query_one(StateBar).show(self.view_state, self.connection, self.age_s())
+            at_once = self.choice is not None  # what is chosen is compared with what is now
+            self.query_one(StateBar).show(self.view_state, self.connection, self.age_s(), at_once=at_once)
 
     def age_s(self) -> float:
         """Age of the data shown, in seconds."""
@@ -270,7 +273,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
 
     def _headed(self, view_state: ViewState) -> ViewState:
         """What the headline says: one saving and one end on the whole page, also while that is held to be read."""
-        return view_state if self.choice is not None else self.query_one(StateBar).view_state or view_state
+        return self.query_one(StateBar).view_state or view_state
 
     def _lay_out(self) -> None:
         """Set the heights that depend on the content; the rest is in the sheet."""
@@ -341,7 +344,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         self.query_one(BudgetSlider).show_choice(view_state, self.choice)
         if self._resting is not None:
             self._resting.stop()
-        self._resting = self.set_timer(CHARTS_PAUSE_S, self._show_charts)
+        self._resting = self.set_timer(CHARTS_PAUSE_S, self._draw_again)
         self.refresh_bindings()
 
     def action_back(self) -> None:

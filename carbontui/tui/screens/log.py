@@ -57,7 +57,6 @@ class LogScreen(Screen[None]):
         Binding("N", "next(-1)", "previous", id="log_previous", show=False, tooltip="The previous match"),
         Binding("exclamation_mark", "error", "first error", id="log_error", key_display="!", tooltip="The first error"),
         Binding("e", "errors", "stderr", id="log_errors", show=False, tooltip="Its stderr, where that is apart; back"),
-        Binding("y", "copy", "copy", id="log_copy", show=False, tooltip="Copy the rows shown (OSC 52)"),
         Binding("escape,q,l", "dismiss", "back", id="log_back", key_display="q", tooltip="Return to the dashboard"),
     ]
 
@@ -277,13 +276,6 @@ class LogScreen(Screen[None]):
         page.match = number
         page.top = max(0, number - self._height // 3)
         self._show()
-
-    def action_copy(self) -> None:
-        """Copy the rows shown through the terminal (OSC 52), which reaches the clipboard over ssh too, if permitted."""
-        page = self.query_one(LogPage)
-        shown = page.rows[page.top : page.top + self._height]
-        self.app.copy_to_clipboard("\n".join(text_of(row) for row in shown))
-        self._say(f"{len(shown)} rows sent to the terminal to copy (OSC 52)")
 
 
 def _lines_of(answer: protocol.LogAnswer) -> LogLines:

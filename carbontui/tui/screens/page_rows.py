@@ -37,7 +37,6 @@ def help_rows(screen: Screen[str | None]) -> list[CellRow]:
         if binding.id and binding.tooltip and active.node is screen:
             shown = {"question_mark": "?"}.get(key, key.replace("shift+", "⇧ "))
             rows.append([(f"{shown:>9}  ", "strong"), (binding.tooltip, "text")])
-    rows.append([("   ctrl+p  ", "strong"), ("every action by name", "text")])
     rows += [[], [("  marks behind numbers", "title")]]
     rows += [[(f"{mark or 'none':>9}  ", "strong"), (said, "dim")] for mark, said in figures.MEANING.items()]
     rows += [[], [("  marks in charts", "title")]]

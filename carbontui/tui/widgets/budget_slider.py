@@ -92,13 +92,17 @@ class BudgetSlider(FrontierChart):
         finish = choice.finish_s(view_state.start_s)
         if finish is None:
             return [[(f" {choice.budget}: asking …", "dim")]]
-        now = choice.previewed.instead if choice.previewed is not None else None
-        ends: CellRow = [(" ends ", "dim"), (state_text.clock(finish, view_state.now_s), "preview")]
+        answer, held, at_s = choice.previewed, view_state.status.finish_expected, finish
+        now = None if answer is None else answer.instead
+        if answer is not None and answer.finish and now is not None and held is not None:
+            # by what it differs from the end that the headline says: reckoned apart, they would be minutes askew
+            at_s += units.from_iso(held) - units.from_iso(now.finish)
+        ends: CellRow = [(" ends ", "dim"), (state_text.clock(at_s, view_state.now_s), "preview")]
         second = spread(width, ends, self._deadline(view_state, ends, width))
-        if choice.previewed is not None and now is not None and same_course(choice.previewed.plan, now.plan):
+        if answer is not None and now is not None and same_course(answer.plan, now.plan):
             return [[(f" {unused(choice.point, state_text.in_force(view_state))}", "text")], second]
         # an answer is compared with what was solved beside it, a point of the frontier with the frontier's own
-        current = now if choice.previewed is not None else state_text.in_force(view_state)
+        current = now if answer is not None else state_text.in_force(view_state)
         if current is None:
             return [[], second]
         changes: list[tuple[str, str, StyleName]] = []

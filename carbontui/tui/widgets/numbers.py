@@ -88,6 +88,10 @@ class Numbers(ViewCells):
             rows.append(self._line("so far", grams, mark, told, short=short))
             if not even and avoided < 0 and end.avoided_g is not None and end.avoided_g > 0:
                 rows.append([(f" {'':<{_LABEL}}", "dim"), ("pauses cost first, then pay off", "dim")])
+        rows += [
+            self._line("besides", form.grams(apart.gco2_g), "", f"by the {apart.reason}", short=apart.reason)
+            for apart in status.excluded
+        ]
         if end is None:
             said = account.share(avoided, status.run_now_g)
             share = short = "" if said is None else f"{form.percent(said)} of running now"

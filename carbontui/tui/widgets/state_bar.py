@@ -19,7 +19,7 @@ READ_S = 3.0
 
 
 class StateBar(Cells):
-    """`show(picture, connection, age_s)`."""
+    """`show(picture, connection, age_s, at_once=...)`."""
 
     view_state: ViewState | None = None
     connection = Connection("connecting")
@@ -29,10 +29,12 @@ class StateBar(Cells):
     """Of a failed job, the last line of its traceback."""
     readonly = False
 
-    def show(self, view_state: ViewState | None, connection: Connection, age_s: float) -> None:
+    def show(
+        self, view_state: ViewState | None, connection: Connection, age_s: float, *, at_once: bool = False
+    ) -> None:
         self.connection, self.age = connection, state_text.age(age_s)
         now_s = time.monotonic()
-        if not self._still_read(view_state, now_s):
+        if at_once or not self._still_read(view_state, now_s):
             self.view_state, self._since_s = view_state, now_s
         self.redraw()
 
@@ -62,6 +64,8 @@ class StateBar(Cells):
             left.append((f"; {refused}", "warning"))
         if diverged := situation.diverged(status):
             left.append((f"; {diverged}", "fault"))
+        if (held := situation.held_up(status)) and width_of(left) + len(held) + _NAME_LEAST + 12 <= width:
+            left.append((f"; {held}", "warning"))
         level_in_force = situation.author(status, view_state.now_s)
         if level_in_force and width_of(left) + len(level_in_force) + len(self._link()[0]) + _NAME_LEAST + 7 <= width:
             left += [("  ", "text"), (level_in_force, "warning")]

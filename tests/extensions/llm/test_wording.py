@@ -138,7 +138,8 @@ def test_only_https_or_this_machine_is_asked(tmp_path, job, base):
 def test_numbers_are_the_same_however_they_are_written():
     told = {"energy_kwh": 1250.0, "at": "2026-06-21 04:30"}
     reply = lambda text: {"choices": [{"message": {"content": text}}]}  # noqa: E731
-    assert llm.checked(reply("1,250 kWh at 4:30 on 21 June 2026."), told).text
-    assert llm.checked(reply("1,251 kWh."), told).text is None
-    assert llm.checked({"choices": []}, told).text is None
-    assert "\u202e" not in llm.checked(reply("safe \u202e\x1b[Jtext"), told).text
+    assert llm.checked(reply("1,250 kWh at 4:30 on 21 June 2026."), told)
+    for wrong in (reply("1,251 kWh."), {"choices": []}):
+        with pytest.raises(ValueError, match="the answer"):
+            llm.checked(wrong, told)
+    assert "\u202e" not in llm.checked(reply("safe \u202e\x1b[Jtext"), told)

@@ -88,11 +88,17 @@ def notebook(house):
 
 
 def texts(outputs, form="text/plain"):
-    """What was displayed, with the kind of message."""
-    return [(kind, content["data"][form]) for kind, content in outputs if form in content.get("data", ())]
+    """What was displayed, or set in a widget, with the kind of message."""
+    told = [(kind, data.get("state", {}) | data) for kind, content in outputs if (data := content.get("data"))]
+    return [(kind, data[name]) for kind, data in told for name in (form, "value") if name in data]
 
 
-def test_a_cell_is_a_job_that_is_held_shown_beneath_it_and_reported(house, notebook):
+@pytest.mark.parametrize("widgets", [False, True])
+def test_a_cell_is_a_job_that_is_held_shown_beneath_it_and_reported(house, notebook, widgets):
+    if widgets:
+        pytest.importorskip("ipywidgets")
+    else:
+        notebook.run("import sys\nsys.modules['ipywidgets'] = None")
     asked = notebook.begin("%%carbontui --intensity 300 --name mine --steps 400\nsteps(400)\nstep, step + 1")
     job = notebook.held()
     held = job.steps()
@@ -105,10 +111,12 @@ def test_a_cell_is_a_job_that_is_held_shown_beneath_it_and_reported(house, noteb
     outputs, reply = notebook.outputs(asked, found=shown)
     assert reply["status"] == "ok"
     assert ("execute_result", "(399, 400)") in [(kind, text) for kind, text in texts(outputs)]
-    first, *more = [(kind, text) for kind, text in texts(outputs) if text.startswith("job ")]
-    assert first[0] == "display_data" and {kind for kind, _ in more} == {"update_display_data"}, "one line, renewed"
-    assert f"{job.id}: done, " in more[-1][1]
-    (page,) = texts(outputs, "text/html")
+    first, *more = [(kind, text) for kind, text in texts(outputs) if f"job {job.id}" in text and kind != "comm_open"]
+    kinds = {"update_display_data"} | ({"comm_msg"} if widgets else set())
+    assert first[0] == "display_data" and {kind for kind, _ in more} == kinds, "one line, renewed"
+    assert f"{job.id}: done, " in more[-1][1] and not [one for one in outputs if one[0] == "stream"]
+    *kept, page = [one for one in texts(outputs, "text/html") if "<iframe" in one[1]]
+    assert [text for _, text in kept] == [page[1]] * widgets, "of a page that was reloaded meanwhile"
     assert "sandbox" in page[1] and "<script" not in page[1] and escape("<title>mine:") in page[1]
     assert (job.status()["state"], job.status()["step"]) == ("done", 400)
 

@@ -37,7 +37,8 @@ def test_a_measured_pause_says_how_long_it_takes():
 
 def test_an_unload_needs_a_checkpoint_function_and_says_how_to_give_one():
     assert training()["unload"].support == "not supported"
-    assert training()["unload"].fix == "carbontui.on_checkpoint(save)"
+    assert "carbontui.on_checkpoint(save)" in training()["unload"].why
+    assert training(job_state(inside=True))["unload"].why.startswith("it was begun inside a script or notebook,")
     assert training(seen=inputs(ranks=(rank(can_unload=True),)))["unload"].support == "supported"
 
 
@@ -67,10 +68,10 @@ def test_what_cannot_be_done_on_a_board_has_its_reason_and_its_repair():
     assert (found.support, found.why, found.fix) == ("no permission", "only root may set limits", no.fix)
 
 
-def test_without_a_gpu_the_first_row_says_so_and_the_host_is_still_there():
+def test_without_a_gpu_the_first_row_says_so_and_the_host_is_there_where_it_is_counted():
     found = rows(job_state(), inputs(readings=Readings(mono_s=1.0, host=HostReading(source="load"))))
     assert "CPU and memory only" in found[("GPU", "any")].why
-    assert ("host", "CPU packages") in found
+    assert ("host", "CPU packages") in found and ("host", "CPU packages") not in rows(job_state(), inputs())
 
 
 def test_the_curve_is_under_the_table_once_it_was_measured():

@@ -25,6 +25,13 @@ def watts(**tables):
     return Measured(**{kind: {uuid: Mean(w, 9) for uuid, w in table.items()} for kind, table in tables.items()})
 
 
+def test_a_calibration_says_what_is_drawn_while_paused_before_the_first_pause():
+    known = Curve(gpu="H100", gpus=2, fingerprint="x", measured_s=0.0, rate_steps_per_s=1.0, parked_w=236.0)
+    found = machine.machine(job_state(curve=known), TWO)
+    assert (found.parked_w, found.parked_measured, found.full_measured) == (236.0, True, False)
+    assert not machine.machine(job_state(curve=known), inputs(boards=(board(),))).parked_measured, "of two boards"
+
+
 def test_before_anything_was_measured_a_board_counts_as_its_limit_and_says_so():
     found = machine.machine(job_state(), TWO)
     assert found.full_w == 1200.0 and not found.full_measured

@@ -14,6 +14,7 @@ from carbontui.job.supervisor.core.advance import Command, PlanMade, Tick, advan
 from carbontui.job.supervisor.core.planning import answers, finish, plan_request
 from carbontui.job.supervisor.core.state import plan
 from carbontui.job.supervisor.core.state.decision import Desired
+from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.plan import Level, Plan
 from carbontui.job.supervisor.core.view import status
@@ -279,14 +280,6 @@ def test_making_the_boards_is_weighed_in_the_hours_that_count(kind, off):
     assert "not published" in counted(asked("published"), unknown) and "making" not in counted(asked(None), seen)
 
 
-def test_caution_looks_at_the_upper_edge_of_the_band():
-    known = job_state(budget="4h")
-    wide = replace(known.outlook, hi=tuple(value + 100.0 for value in known.outlook.mean))
-    plain, careful = job_state(budget="4h", outlook=wide), job_state(budget="4h", outlook=wide, cautious=True)
-    assert setup_of(plain).problem.slots.ci_g_per_kwh[1] == 300.0
-    assert setup_of(careful).problem.slots.ci_g_per_kwh[1] == 315.0
-
-
 def test_a_preview_under_an_override_keeps_the_override():
     paused = Overrides(protocol.Override("pause", None, None, "ada"), 1)
     known = job_state(budget="4h", override=paused)
@@ -295,6 +288,15 @@ def test_a_preview_under_an_override_keeps_the_override():
     assert request.setup.deadline_s == NOW_S + 3 * 7200.0
     done = job_state(work_s=None)
     assert plan_request.preview_request(done, inputs(), budgets.parse("3x", NOW_S), None) is None
+
+
+def test_a_preview_keeps_the_plan_that_the_budget_would_leave_in_force():
+    known = replace(job_state(budget="4h"), plan=plan_of(*[FULL] * 8, PAUSE, *[PAUSE] * 7))
+    seen, wanted = inputs(), budgets.parse("3h", NOW_S)
+    kept = plan_request.plan_request(known, seen).ask.kept
+    asked = plan_request.preview_request(known, seen, wanted, None).ask
+    assert kept is not None and asked.kept == kept[: len(asked.kept)]
+    assert plan_request.preview_request(known, seen, wanted, None, NOW_S + 60.0, keep=False).ask.kept is None
 
 
 def test_a_preview_of_a_budget_that_cannot_be_met_says_how_late():
@@ -362,7 +364,8 @@ def test_a_job_on_a_cpu_is_not_slowed_to_save_0_00_g(gain):
     anyway."""
     seen = outlook(*(460.0,) * 1, *(460.0 - gain,) * 40)
     state = job_state(work_s=490.0, patience=2.0, budget="4x", outlook=seen, boundary="always-on")
-    state = replace(state, progress=structs.replace(state.progress, step=10))
+    idle = Measured(rest_idle_w=Mean(26.0, 1))
+    state = replace(state, progress=structs.replace(state.progress, step=10), measured=idle)
     answer, after = made(state, request_of(state, now_s=NOW_S + 800.0))
     names = {after.plan.names[k] for k in range(len(after.plan.names)) if after.plan.names[k]}
     assert (names == {"full"}) is (gain < 1.0)

@@ -39,6 +39,13 @@ def test_watts_are_learned_once_the_boards_averages_have_settled():
     assert job.with_inputs(running(), seen).measured.full_w["GPU-a"].value == 600.0
 
 
+def test_a_board_that_still_computes_is_not_read_as_paused():
+    paused = replace(running(), decision=decided("paused", "pause"))
+    for util, read in ((0.9, False), (0.0, True)):
+        seen = inputs(boards=(board(power_w=110.0, util=util),))
+        assert bool(job.with_inputs(paused, seen).measured.parked_w) is read
+
+
 def test_a_reading_from_before_the_change_settled_teaches_nothing():
     seen = inputs(readings=Readings(mono_s=1098.5, devices=(board(power_w=500.0),)), ranks=(rank("paused", 1),))
     changed = job_state(decision=decision("paused"), changed_mono_s=seen.mono_s - 1.8)

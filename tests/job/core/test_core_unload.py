@@ -66,6 +66,7 @@ def returning():
     [
         (running(), at(0, ranks=()), "no training step"),
         (running(), at(0, ranks=(rank(),)), "no checkpoint function"),
+        (running(inside=True), at(0, ranks=(rank(),)), "begun inside a script or notebook"),
         (running(), at(0, ranks=(rank(),), starts=2), "no training step"),
         (replace(running(), progress=structs.replace(progress(500), plain_done_s=700.0)), at(0), "at most 10 min"),
         (job_state(decision=decided("paused", "pause", "override", "at noon")), at(0), "the job is paused"),

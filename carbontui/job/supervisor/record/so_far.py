@@ -37,18 +37,19 @@ def booked_as(state: JobState, inputs: Inputs) -> str:
         return "calibration"
     # a second start reloads what an unload has put away; after a try it is the first of the job itself
     reloading = inputs.starts > state.progress.starts > 0 and known.by != unloading.TRY
-    if decided.state == "running" and (reloading or state.resume_asked_mono_s is not None):
+    resuming = decided.state == "running" and (reloading or state.resume_asked_mono_s is not None)
+    if resuming or (decided.state == "unloaded" and decided.why.code == MOVED):
         return SWITCHING
-    if decided.state == "unloaded" and decided.why.code == MOVED:
-        return SWITCHING
-    return as_booked(decided.state, decided.why.code)
+    # nothing runs before it is decided whether the start is held
+    undecided = decided.state == "starting" and inputs.child.state == "waiting"
+    return as_booked("waiting" if undecided else decided.state, decided.why.code)
 
 
 def of_a_move(state: JobState, inputs: Inputs, *, arriving: bool) -> bool:
     """Whether what is drawn now is the cost of a move: leaving for another machine, or on it before the first step."""
     decided = state.decision
     leaving = decided.why.code == MOVED and decided.state in ("pausing", "unloaded")
-    return leaving or (arriving and booked_as(state, inputs) in ("starting", SWITCHING))
+    return leaving or (arriving and (decided.state == "starting" or booked_as(state, inputs) == SWITCHING))
 
 
 def held_back(state: JobState) -> bool:

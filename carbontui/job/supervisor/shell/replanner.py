@@ -16,7 +16,7 @@ from carbontui.job.supervisor.core.advance import PlanFailed, PlanMade
 from carbontui.job.supervisor.core.planning import answers, expected_end, finish, machine, plan_request, site_plan
 from carbontui.job.supervisor.core.planning.course import if_planned
 from carbontui.job.supervisor.core.planning.problem import SLOT_S
-from carbontui.job.supervisor.core.state import forbidden, plan
+from carbontui.job.supervisor.core.state import boards, forbidden, plan
 from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.record.disk import Recorder
@@ -30,15 +30,10 @@ from carbontui.text.statements import kept
 
 REPLAY_GAP_S = 1.5
 """In a replay slots pass quickly; a plan per slot would take too much of the machine the training runs on."""
-BASE_S = 2.0
-"""Requests for previews this close together, as of a slider that is moved, are compared with one plan."""
-
 FIRST_GAP_S = 0.3
 """Requests this close together share one plan."""
 STARTS = statement("cause_start")
 
-READ_FIRST_S = 5.0
-"""An agent that has not read the boards by then may never do so, nor a CPU that has not told what it draws idle."""
 WATTS_MOVED, WATTS_GAP_S = 0.1, 15.0
 """A plan is made anew once what counts at full speed or while paused differs from the plan's by this share of full
 speed, at most so often: what waits for hours would stand beside figures of other watts until its slot is over."""
@@ -61,7 +56,6 @@ class Replanner:
     _others: site_plan.Others | None = None
     _received: tuple[object, ...] = ()
     _turn_mono: float | None = None
-    _base: tuple[tuple[object, ...], float, protocol.PlanTotals] | None = None
     _watts_assumed: bool = False
     """Whether the plan in force was made before the watts at full speed were known."""
     _watts: tuple[float, float] | None = None
@@ -80,9 +74,8 @@ class Replanner:
             return
         if finish.why_no_shifting(state, inputs) is not None:
             return
-        unread = not inputs.readings.mono_s or (not inputs.devices and inputs.readings.host.idle_w is None)
-        if unread and inputs.uptime_s < READ_FIRST_S:
-            return  # before its boards are read a plan would be that of another machine
+        if boards.unread(inputs):
+            return
         self._receive_others(state, inputs)
         if self._watts_assumed and machine.full_wall_w(state, inputs) is not None:
             # else its grams stand beside the measured ones, perhaps ten times as many, until the slot is over
@@ -169,7 +162,7 @@ class Replanner:
             return protocol.Previewed(ask.id, None, None, None, None, None, error=text, misread=misread)
 
         state, seen = self.door.state, self.ports.read_inputs()
-        reason = finish.why_no_shifting(state, seen)
+        now, reason = state, finish.why_no_shifting(state, seen)
         if reason is not None or state.progress.left_s is None:
             return refused(kept(reason.said, seen.now_s) if reason else "the work is not known")
         try:
@@ -181,10 +174,14 @@ class Replanner:
                 read = hours.said
             slot_s = None if ask.slot is None else units.from_iso(ask.slot)
             read = read if slot_s is None else statement("slot", at_s=slot_s)
-            found = await self._totals(state, seen, wanted, ask.carbon_price, slot_s)
+            keep = slot_s is None and ask.forbid is None  # of some hours, the difference is that of the hours alone
+            asked = plan_request.preview_request(state, seen, wanted, ask.carbon_price, slot_s, keep=keep)
+            found = await self._totals(state, seen, asked)
             if found is None:
                 return refused("nothing is left to plan")
-            instead = await self._instead(seen)
+            # the plan in force is as old as its slot: beside it solved anew, a difference is that of the request alone
+            asked = plan_request.preview_request(now, seen, now.budget, None, keep=keep)
+            instead = await self._totals(now, seen, asked)
         except ValueError as error:
             return refused(str(error), misread=True)
         except WorkFailed as error:
@@ -193,23 +190,10 @@ class Replanner:
         text = "" if read is None else kept(read, seen.now_s)
         return protocol.Previewed(ask.id, *totals, text=text, instead=instead, said=read)
 
-    async def _instead(self, inputs: Inputs) -> protocol.PlanTotals | None:
-        """What is in force, solved anew: the plan in force is as old as its slot, and a difference from it would be one
-        of time as well. Raises WorkFailed."""
-        state = self.door.state
-        key = (state.budget, state.forbidden, state.override, state.plan)
-        if self._base is None or self._base[0] != key or inputs.mono_s - self._base[1] > BASE_S:
-            found = await self._totals(state, inputs, state.budget, None, None)
-            if found is None:
-                return None
-            self._base = key, inputs.mono_s, found
-        return self._base[2]
-
     async def _totals(
-        self, state: JobState, inputs: Inputs, budget: budgets.Budget, carbon_price: float | None, slot_s: float | None
+        self, state: JobState, inputs: Inputs, request: plan_request.PreviewRequest | None
     ) -> protocol.PlanTotals | None:
         """What the whole job would come to so; None: nothing is left to plan. Raises WorkFailed."""
-        request = plan_request.preview_request(state, inputs, budget, carbon_price, slot_s)
         if request is None:
             return None
         answer = await self.worker.preview(request.ask)

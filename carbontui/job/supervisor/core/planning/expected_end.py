@@ -96,8 +96,8 @@ def whole_machine(state: JobState, inputs: Inputs) -> protocol.WholeMachine:
 
 def statement(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[protocol.Account, protocol.AtEnd | None]:
     """The account at this moment, and the expected totals at its end."""
-    # a successor has not read the boards yet: without them the rest would draw what the host draws
-    unreadable = not inputs.devices and boards.unseen(state.boards, inputs)
+    # the boards are not read yet: without them the rest would draw what the host draws
+    unreadable = boards.unread(inputs) or (not inputs.devices and boards.unseen(state.boards, inputs))
     rest = None if unreadable else at_the_wall(state, inputs, ahead)
     end = None if rest is None else _at_end(state, inputs, ahead, rest)
     used = so_far(state)

@@ -24,9 +24,9 @@ def machine(state: JobState, inputs: Inputs) -> problem.Machine:
     """The machine model a plan uses; watts are sums over the job's boards."""
     known, spec, speed = state.measured, state.spec, state.clock.speed
     uuids = tuple(reading.uuid for reading in inputs.devices)
-    guess = _guessed_full_w(inputs)
-    full, full_measured = _full_w(state, uuids, guess)
-    parked, parked_measured = measured.total_w(known, "parked", uuids, min(problem.DEFAULT_PARKED_W, guess / 3))
+    guess = _guessed_full_w(state, inputs)
+    full, full_measured = _boards_w(state, "full", uuids, guess)
+    parked, parked_measured = _boards_w(state, "parked", uuids, min(problem.DEFAULT_PARKED_W, guess / 3))
     idle = math.fsum(idle_w(state, inputs).values())
     parked = parked if parked_measured else max(parked, idle)
     rest = known.rest_w.value or 0.0
@@ -34,9 +34,9 @@ def machine(state: JobState, inputs: Inputs) -> problem.Machine:
     rest_parked = rest if known.rest_parked_w.value is None else known.rest_parked_w.value
     if not uuids:
         # no board: use the CPU's watts when busy and idle instead
-        full = known.rest_w.value or problem.DEFAULT_CPU_W
-        parked = known.rest_parked_w.value or max(problem.DEFAULT_CPU_IDLE_SHARE * full, rest_idle)
-        idle = rest_idle or parked
+        full = known.rest_w.value or max(problem.DEFAULT_CPU_W, rest_idle / problem.DEFAULT_CPU_PARKED_SHARE)
+        parked = known.rest_parked_w.value or max(problem.DEFAULT_CPU_PARKED_SHARE * full, rest_idle)
+        idle = rest_idle or problem.DEFAULT_CPU_IDLE_SHARE * full
         rest = rest_idle = rest_parked = 0.0
     # levels must be ordered by watts, even if two means taken at different times are not
     parked = min(parked, full) if full else parked
@@ -68,15 +68,17 @@ def machine(state: JobState, inputs: Inputs) -> problem.Machine:
     )
 
 
-def _full_w(state: JobState, uuids: tuple[str, ...], otherwise: float) -> tuple[float, bool]:
-    """Full-speed watts of the boards, and whether they are known: measured in this run, else by its calibration (a job
-    capped from its first step may never run at full speed)."""
-    watts, known = measured.total_w(state.measured, "full", uuids, otherwise)
+def _boards_w(
+    state: JobState, kind: measured.PowerState, uuids: tuple[str, ...], otherwise: float
+) -> tuple[float, bool]:
+    """Watts of the boards at full speed or paused, and whether they are known: measured in this run, else by its
+    calibration (a job may never run at full speed, and is planned before its first pause)."""
+    watts, known = measured.total_w(state.measured, kind, uuids, otherwise)
     curve = state.curve
     if known or not uuids or curve is None or not (curve.basis == "measured" or curve.simulated):
         return watts, known
-    flat = next((point.power_w for point in curve.points if point.kind == "full"), None)
-    return (watts, False) if flat is None or curve.gpus != len(uuids) else (flat, True)
+    found = curve.parked_w if kind == "parked" else next((p.power_w for p in curve.points if p.kind == "full"), None)
+    return (watts, False) if found is None or curve.gpus != len(uuids) else (found, True)
 
 
 def _unload_s(state: JobState) -> float:
@@ -90,12 +92,12 @@ def _mean_w(joules: measured.Mean, seconds: measured.Mean) -> float | None:
     return joules.value / seconds.value if joules.value is not None and seconds.value else None
 
 
-def _guessed_full_w(inputs: Inputs) -> float:
-    """Full-speed watts of one board before any was measured: its limit, if it reports one."""
-    limits = [reading.limit_found_w or reading.limit_w for reading in inputs.devices]
-    if not limits:
-        return problem.DEFAULT_FULL_W
-    return sum(limit or problem.DEFAULT_FULL_W for limit in limits) / len(limits)
+def _guessed_full_w(state: JobState, inputs: Inputs) -> float:
+    """Full-speed watts of one board before any was measured: its limit, if it reports one, else as declared."""
+    declared = state.spec.declared
+    otherwise = declared.tdp_w * (declared.utilisation or 1.0) if declared else problem.DEFAULT_FULL_W
+    limits = [reading.limit_found_w or reading.limit_w or otherwise for reading in inputs.devices]
+    return sum(limits) / len(limits) if limits else otherwise
 
 
 def caps(state: JobState) -> tuple[problem.PowerCap, ...]:
@@ -168,7 +170,7 @@ def charged_w(state: JobState, inputs: Inputs) -> tuple[float, float]:
 def full_wall_w(state: JobState, inputs: Inputs) -> float | None:
     """Full-speed watts that count at the wall, PUE included; None until the boards have been measured at full speed."""
     uuids = tuple(reading.uuid for reading in inputs.devices)
-    known = _full_w(state, uuids, 0.0)[1] if uuids else state.measured.rest_w.value is not None
+    known = _boards_w(state, "full", uuids, 0.0)[1] if uuids else state.measured.rest_w.value is not None
     return likely_wall_w(state, inputs) if known else None
 
 
@@ -191,7 +193,7 @@ def idle_w(state: JobState, inputs: Inputs) -> dict[str, float]:
     """The job's part of the watts that each of its boards draws without any process: measured, else those of its model,
     else a default."""
     simulated, found = state.spec.simulated, {}
-    otherwise = simulated.idle_w if simulated else min(problem.DEFAULT_IDLE_W, _guessed_full_w(inputs) / 6)
+    otherwise = simulated.idle_w if simulated else min(problem.DEFAULT_IDLE_W, _guessed_full_w(state, inputs) / 6)
     for one in inputs.devices:
         model, seen_w = board(one.name), state.measured.idle_w.get(one.uuid, measured.NO_MEAN).value
         watts = seen_w or (model and not simulated and model.idle_w) or otherwise

@@ -30,8 +30,6 @@ CURVE_MOST_S = 3 * 86400.0
 """The frontier extends at most this far beyond the deadline: a week of typical days is not worth its cost."""
 AHEAD_LEAST_S, AHEAD_MOST_S = 86400.0, 60 * 86400.0
 """Bounds of the outlook: it is built slot by slot in the supervisor's loop, and no forecast reaches two months."""
-CAUTION = 0.15
-"""`--cautious` plans this fraction of the way from the mean to the band's upper edge."""
 
 
 class PlanRequest(NamedTuple):
@@ -82,7 +80,6 @@ def plan_request(state: JobState, inputs: Inputs) -> PlanRequest | None:
     ask = PlanAsk(
         **structs.asdict(asked),
         curve=curve.problem,
-        kept=_kept(state, setup),
         curve_fixed=_fixed(state, curve) if state.forbidden else None,
         currency=state.spec.currency,
         weighs=state.spec.weight is not None,
@@ -150,9 +147,11 @@ def preview_request(
     budget: Budget,
     carbon_price: float | None,
     slot_s: float | None = None,
+    *,
+    keep: bool = True,
 ) -> PreviewRequest | None:
     """A what-if request: another budget, another carbon price (currency per tonne), or another level in the slot at
-    `slot_s`; None: no work is left."""
+    `slot_s`; None: no work is left. `keep`: the plan in force stays where it would stay if that were set."""
     left, now = state.progress.longest_left_s, inputs.now_s
     if left is None:
         return None
@@ -166,13 +165,14 @@ def preview_request(
     ask = _asked(state, inputs, setup, site_plan.shared(state, inputs, setup))
     if slot_s is not None:
         ask = structs.replace(ask, fixed=ask.fixed | _otherwise(state, setup, slot_s))
-    return PreviewRequest(ask, setup, deadline)
+    return PreviewRequest(ask if keep else structs.replace(ask, kept=None), setup, deadline)
 
 
 def _asked(state: JobState, inputs: Inputs, setup: problem.PlanningProblem, shared: SharedWatts | None) -> PreviewAsk:
     """What every request has."""
     return PreviewAsk(
         problem=setup.problem,
+        kept=_kept(state, setup),
         fixed=_fixed(state, setup),
         pauses=pauses(state, setup, inputs.now_s),
         soonest=_most(state) if state.spec.objective == "time" else None,
@@ -228,7 +228,6 @@ def _setup(state: JobState, inputs: Inputs, deadline_s: float, left_s: float) ->
         level_now=level_now(state, inputs),
         age_s=now - state.still_changed_s,
         flat_price=state.spec.price_per_kwh,
-        risk=CAUTION if state.spec.cautious else 0.0,
     )
 
 

@@ -45,7 +45,7 @@ DEFAULT_IDLE_W = 25.0
 """Of a board that was not seen idle, of a model without published idle watts."""
 DEFAULT_CPU_W = 65.0
 """A desktop CPU at work, where there is no GPU and nothing was measured yet."""
-DEFAULT_CPU_IDLE_SHARE = 0.4
+DEFAULT_CPU_PARKED_SHARE, DEFAULT_CPU_IDLE_SHARE = 0.4, 0.1
 DEFAULT_PAUSE_S = 2.0
 DEFAULT_RESUME_S = 5.0
 DEFAULT_UNLOAD_S = 30.0
@@ -216,12 +216,8 @@ def build(
     level_now: str,
     age_s: float,
     flat_price: float | None = None,
-    risk: float = 0.0,
 ) -> PlanningProblem:
-    """The problem from now to the deadline.
-
-    `risk` shifts future intensities and prices by that share of the upper half of their band.
-    """
+    """The problem from now to the deadline."""
     durations, slot_s = slots_of(now_s, deadline_s)
     levels = levels_of(machine, started=started)
     spans = list(itertools.pairwise(itertools.accumulate(durations, initial=now_s)))
@@ -229,15 +225,10 @@ def build(
     def sample(values: Sequence[float | None]) -> list[float | None]:
         return [mean_over(values, outlook.start_s, outlook.step_s, a, b) for a, b in spans]
 
-    def cautious(means: list[float], upper: Sequence[float | None]) -> list[float]:
-        if not risk:
-            return means
-        return [m + risk * max(0.0, (h if h is not None else m) - m) for m, h in zip(means, sample(upper), strict=True)]
-
-    mean = cautious(without_gaps(sample(outlook.mean)) or [0.0] * len(spans), outlook.hi)
+    mean = without_gaps(sample(outlook.mean)) or [0.0] * len(spans)
     price: list[float] | None = None
     if any(value is not None for value in outlook.price):
-        price = cautious(without_gaps(sample(outlook.price)) or [flat_price or 0.0] * len(spans), outlook.price_hi)
+        price = without_gaps(sample(outlook.price)) or [flat_price or 0.0] * len(spans)
     elif flat_price is not None:
         price = [flat_price] * len(durations)
     names = [level.name for level in levels]

@@ -241,7 +241,7 @@ def notices(state: JobState, inputs: Inputs) -> list[Statement]:
         kinds = tuple(entry.kind for entry in held.given)
         found.append(statement("capped_for_allowances", watts=held.cap_w, kinds=kinds))
     if _will_not_stop(state, inputs):
-        found.append(statement("allowance_cannot_stop"))
+        found.append(statement("allowance_cannot_stop", why=state.why_kept))
     return found
 
 
@@ -257,7 +257,8 @@ def _notice(state: JobState, prospect: Prospect, now_s: float) -> Statement | No
         elif held.act is not None:
             then = statement("allowance_ends") if held.act == "stop" else statement("allowance_interrupts")
         else:
-            goes_on = statement("allowance_cannot_end") if held.no_stop else statement("allowance_goes_on")
+            kept = statement("allowance_cannot_end", why=state.why_kept)
+            goes_on = kept if held.no_stop else statement("allowance_goes_on")
             then = statement("with_question", said=goes_on, question=question)
         return statement("allowance_used_up", kind=kind, most=most, used=used, then=then)
     if kind not in held.over:

@@ -107,6 +107,7 @@ def simulated_curve(state: JobState, inputs: Inputs) -> Curve:
         rate_steps_per_s=0.0,
         points=points,
         levels=points,
+        parked_w=board.parked_w * count,
         basis="public",
     )
 

@@ -83,10 +83,8 @@ def of_training(state: JobState, inputs: Inputs) -> tuple[Skill, ...]:
             stop = Skill("SIGSTOP", "yes", statement("sigstop_asked"))
         return Skill("pause", "not_supported", statement("no_step_yet")), stop
     many, took_s = len(inputs.ranks), state.measured.pause_s.value
-    unload = Skill("unload", "not_supported", statement("no_checkpoint_function"), "carbontui.on_checkpoint(save)")
-    if state.spec.reads_once:
-        unload = Skill("unload", "not_supported", statement("reads_a_pipe"))
-    elif any(rank.can_unload for rank in inputs.ranks):
+    unload = Skill("unload", "not_supported", state.why_kept)
+    if not state.spec.reads_once and any(rank.can_unload for rank in inputs.ranks):
         known = state.unloading
         tried = known.result if known.resumes is not None and known.result else statement("never_tried")
         fix = "" if known.resumes else f"carbontui learn unload {state.spec.job}"

@@ -39,10 +39,8 @@ def refusal(state: JobState, inputs: Inputs) -> Statement | None:
     # after a resume the last word is that of the process that left
     if leader is None or (inputs.starts > state.progress.starts and not leader.can_unload):
         return statement("no_step_yet")
-    if not leader.can_unload:
-        return statement("nothing_to_checkpoint_with")
-    if state.spec.reads_once:
-        return statement("reads_a_pipe")
+    if state.spec.reads_once or not leader.can_unload:
+        return state.why_kept
     if state.override.current is not None:
         return statement("overridden", by=state.override.current.by)
     if state.calibrating.level is not None:

@@ -14,6 +14,9 @@ from carbontui.power.messages import Reading
 NAMED_S = 30.0
 """Boards still not named this long after the training named some are not the job's."""
 
+READ_FIRST_S = 5.0
+"""An agent that has not read the boards by then may never do so, nor a CPU that has not told what it draws idle."""
+
 
 class LeftAlone(msgspec.Struct, frozen=True):
     """A predecessor's cap in watts per GPU, and the boards whose limit another program has changed since."""
@@ -85,6 +88,12 @@ def foreign_boards(boards: Boards, inputs: Inputs, after_s: float = NAMED_S) -> 
         return ()
     watched = {reading.uuid for reading in inputs.devices}
     return tuple(sorted(inputs.metered - watched - boards.own - certain[0])) if watched else ()
+
+
+def unread(inputs: Inputs) -> bool:
+    """Whether the machine has just been asked for its boards: until then any figure would be another machine's."""
+    read = inputs.readings.mono_s and (inputs.devices or inputs.readings.host.idle_w is not None)
+    return not read and inputs.uptime_s < READ_FIRST_S
 
 
 def unseen(boards: Boards, inputs: Inputs) -> frozenset[str]:

@@ -200,6 +200,13 @@ class JobState:
         return (resumes or self.clock.replay) and self.waits_unloaded
 
     @property
+    def why_kept(self) -> protocol.Statement:
+        """Why it cannot be unloaded, where it cannot be."""
+        if self.spec.inside:
+            return protocol.statement("begun_inside")
+        return protocol.statement("reads_a_pipe") if self.spec.reads_once else protocol.statement("no_checkpoint")
+
+    @property
     def waits_unloaded(self) -> bool:
         """Whether an unload can last: what reads a pipe is not started again, what Slurm requeues is within minutes."""
         return not self.spec.reads_once and not (self.spec.requeue and self.spec.slurm_job and not self.spec.resubmit)
@@ -326,7 +333,9 @@ def _learn_watts(state: JobState, inputs: Inputs, *, plain_full: bool) -> Measur
         kind = "idle"
     else:
         return known
-    read = [(r.uuid, r.own_w) for r in inputs.devices if r.own_w is not None and not r.lost]
+    # a busy machine hears late of a pause: a board that still computes alone is not parked
+    still = [r for r in inputs.devices if kind != "parked" or r.share is not None or (r.util or 0.0) <= measured.IDLE]
+    read = [(r.uuid, r.own_w) for r in still if r.own_w is not None and not r.lost]
     known = measured.with_watts(known, kind, read)
     if host.cpu_w is not None and kind in ("full", "parked"):
         known = measured.with_rest(known, host.cpu_w + (host.dram_w or 0.0), host.idle_w, parked=kind == "parked")
