@@ -319,28 +319,29 @@ class Transfer:
         return receiving.follow(path, {self.options.cwd: self.there.cwd, str(Path.home()): self.there.home})
 
     def _rsync(self, of: str, to: str, names: list[str] | None, *more: str) -> None:
-        words = ["rsync", "-rlptHS", "--partial", "--timeout=60", "--mkpath", "--info=stats1,progress2", *more]
-        words += [] if names is None else ["--files-from=-", "--from0"]
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as faults:
-            given.write(b"\0".join(map(os.fsencode, names or ())))
-            given.seek(0)
-            line = [*words, "-e", self.host.rsh, "--", of, f"{self.host.name}:{to}/"]
+        listed = [] if names is None else ["--files-from=-", "--from0"]
+        given = b"" if names is None else b"\0".join(map(os.fsencode, names))
+        with tempfile.NamedTemporaryFile() as log:
+            words = ["rsync", "-rlptHS", "--partial", "--timeout=60", "--mkpath", "-e", self.host.rsh, *listed, *more]
+            words += [f"--log-file={log.name}", "--log-file-format=", "--info=progress2"]
             try:
-                copy = subprocess.Popen(line, stdin=given, stdout=subprocess.PIPE, stderr=faults)
+                done = subprocess.run(
+                    [*words, "--", of, f"{self.host.name}:{to}/"],
+                    input=given,
+                    stdout=sys.stderr if sys.stderr.isatty() else subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    check=False,
+                    timeout=COPY_S,
+                )
             except FileNotFoundError:
                 raise NotMoved(f"job {self.job.id} stays: rsync is not installed here") from None
-            late = threading.Timer(COPY_S, copy.kill)
-            late.start()
-            with copy:
-                said = _followed(copy)
-            late.cancel()
-            faults.seek(0)
-            told = faults.read(65536).decode(errors="replace").splitlines()
-        if copy.returncode not in (0, 24):  # 24: a file vanished meanwhile, as a training's may
-            fault = [one[7:] for one in told if one.startswith("rsync: ")]
-            why = GONE_WRONG.get(copy.returncode, f"exit code {copy.returncode}")
-            self.refuse(f"the copy failed ({why}){': ' + units.printable(fault[0])[:200] if fault else ''}")
-        self._sent_b += _sent(said)
+            except subprocess.TimeoutExpired as late:
+                self.refuse(f"the copy has not ended within {late.timeout:.0f} s")
+            self._sent_b += _sent(log.read())
+        if done.returncode not in (0, 24):  # 24: a file vanished meanwhile, as a training's may
+            fault = [one for one in done.stderr.decode(errors="replace").splitlines() if one.startswith("rsync: ")]
+            why = GONE_WRONG.get(done.returncode, f"exit code {done.returncode}")
+            self.refuse(f"the copy failed ({why}){': ' + units.printable(fault[0])[7:200] if fault else ''}")
 
     def _answered(self, step: str, asked: NamedTuple, kind: type[T], within_s: float, *, ask: bool = False) -> T:
         try:
@@ -381,20 +382,7 @@ def _size(path: str) -> int:
     return sum(_size(entry.path) for entry in os.scandir(path))
 
 
-def _followed(copy: subprocess.Popen[bytes]) -> bytes:
-    """The last that rsync says; how far it is, on a terminal: '512.30M  45%  101.20MB/s    0:00:06'."""
-    said, shown = b"", sys.stderr.isatty()
-    assert copy.stdout is not None
-    while more := os.read(copy.stdout.fileno(), 4096):
-        said = (said + more)[-4096:]
-        if shown:
-            last = said.rpartition(b"\r")[2].decode(errors="replace")
-            sys.stderr.write(f"\r{units.printable(last).strip()[:60] if '%' in last else '':60}\r")
-            sys.stderr.flush()
-    return said
-
-
 def _sent(stats: bytes) -> int:
-    """Bytes over the wire, as rsync says: 'sent 1,234 bytes  received 56 bytes ...'."""
-    sent = re.search(rb"^sent ([0-9,.]+) bytes", stats, re.MULTILINE)
+    """Bytes over the wire, as rsync's log says: 'sent 1,234 bytes  received 56 bytes ...'."""
+    sent = re.search(rb"\bsent ([0-9,.]+) bytes", stats)
     return int(re.sub(rb"[,.]", b"", sent[1])) if sent else 0
