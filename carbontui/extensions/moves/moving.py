@@ -131,7 +131,7 @@ class Transfer:
         path = self.environment().get("PATH", "")
         files = tuple(self.cargo.files)
         asked = CheckAsk(version.full(), self.options.cwd, str(Path.home()), self.options.argv[0], path, files)
-        self.there = self._answered("check", asked, CheckAnswer, ssh.ANSWER_S * 3, ask=True)
+        self.there = self.answered("check", asked, CheckAnswer, ssh.ANSWER_S * 3, ask=True)
         sent = {name for name, *_ in files}
         if strange := [name for name, _ in self.there.changed if name not in sent]:
             self.refuse(f"it names a file that it was not asked about: {units.printable(strange[0])[:80]}")
@@ -274,7 +274,7 @@ class Transfer:
             bytes=self._sent_b,
             joules=self._joules,
         )
-        self._answered("stage", given, Staged, STAGE_S)
+        self.answered("stage", given, Staged, STAGE_S)
         if self._order.release:
             within_s = max(REACH_S, self.known.lease_s * places.RENEWED) * 2
             self._until(lambda _: not places.read(self.job.dir).leased, within_s, "its last place does not let it go")
@@ -343,7 +343,8 @@ class Transfer:
             why = GONE_WRONG.get(done.returncode, f"exit code {done.returncode}")
             self.refuse(f"the copy failed ({why}){': ' + units.printable(fault[0])[7:200] if fault else ''}")
 
-    def _answered(self, step: str, asked: NamedTuple, kind: type[T], within_s: float, *, ask: bool = False) -> T:
+    def answered(self, step: str, asked: NamedTuple, kind: type[T], within_s: float, *, ask: bool = False) -> T:
+        """What `receive STEP` there answers. Raises NotMoved."""
         try:
             given = json.dumps(asked._asdict()).encode() + b"\n"
             text = self.host.answer(["receive", step, self.job.id], given, within_s, ask=ask)

@@ -37,7 +37,6 @@ FIRST_STEP_S = 60.0
 """How long a start elsewhere is followed; one that has ended by then without a step goes on at the next place, once."""
 KW = 1000.0
 """Of any board at full speed here, that the others are compared with."""
-NO_MOVE = protocol.MovesCost(energy_wall_kwh=0.0, gco2_g=0.0, bytes=0, s=0.0)
 OF_A_MACHINE = ("zone", "grid_file", "intensity", "hosts", "resubmit", "requeue", "take_input", "try_first", "log_path")
 OURS = ("at", "there", "name", "work", "detach", "wait", "quiet")
 
@@ -96,9 +95,9 @@ def ranked(names: list[str], there: str, work_s: float, budgeted: str) -> tuple[
     this = elsewhere.only_board([job.status() for job in store.jobs()])
 
     def best(host: ssh.SshHost) -> Stretched:
-        boards = elsewhere.by_boards(elsewhere.only_board(host.statuses()), this, KW, 0.0)
-        facts = elsewhere.on_grid(host, *boards)
-        return moved(facts, work_s, NO_MOVE, now_s=now_s, deadline_s=deadline_s)
+        facts = elsewhere.on_grid(host, *elsewhere.by_boards(elsewhere.only_board(host.statuses()), this, KW, 0.0))
+        nothing = protocol.MovesCost(energy_wall_kwh=0.0, gco2_g=0.0, bytes=0, s=0.0)
+        return moved(facts, work_s, nothing, now_s=now_s, deadline_s=deadline_s)
 
     kinds = {one: ssh.ThisMachine if one == HERE else ssh.SshHost for one in names}
     answers = elsewhere.asked([kind(one, carbontui=there, within_s=WITHIN_S) for one, kind in kinds.items()], best)
@@ -116,12 +115,6 @@ class Start(Transfer):
     def environment(self) -> Mapping[str, str]:
         return {name: value for name, value in os.environ.items() if name not in launch.GRID_KEYS}
 
-    def begin(self, words: list[str]) -> str:
-        """Have it started there, by `run` with these words; its id there. Raises NotMoved."""
-        argv, environment = self.options.argv, (*self.environment().items(),)
-        asked = StartAsk(self.there.cwd, self.options.cwd, str(Path.home()), tuple(words), argv, environment)
-        return self._answered("start", asked, Started, REACH_S).job
-
 
 def _begun(host: ssh.SshHost, name: str, command: tuple[str, ...], chosen: dict[str, Any], words: list[str]) -> str:
     """Copy what it needs and start it there; the job's id there. Raises NotMoved."""
@@ -130,11 +123,12 @@ def _begun(host: ssh.SshHost, name: str, command: tuple[str, ...], chosen: dict[
         spec.save(spec.Options(**home, err="", created_s=time.time(), **chosen))
         job = store.load(Path(home["dir"]))
         assert job is not None
-        transfer = Start(job, host, None, functools.partial(talk.ask, job))
-        with transfer:
-            transfer.check()
-            transfer.copy_files()
-            return transfer.begin(words)
+        copy = Start(job, host, None, functools.partial(talk.ask, job))
+        copy.check()
+        copy.copy_files()
+        given = tuple(words), command, (*copy.environment().items(),)
+        asked = StartAsk(copy.there.cwd, copy.options.cwd, str(Path.home()), *given)
+        return copy.answered("start", asked, Started, REACH_S).job
     finally:
         shutil.rmtree(home["dir"], ignore_errors=True)
 
