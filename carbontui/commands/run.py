@@ -57,9 +57,7 @@ USUAL = (
 
 
 @click.command(
-    cls=Brief,
-    usual=USUAL,
-    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+    cls=Brief, usual=USUAL, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False}
 )
 @click.option("--name", help="Name of the job (default: the script's, numbered where it runs).")
 @click.option("--zone", shell_complete=zone_keys, help="Grid zone, like DE or US-CAL-CISO; see `carbontui zones`.")
@@ -89,12 +87,7 @@ USUAL = (
 @overrides
 @click.option("--max-pause", help="The longest single pause, like 4h.")
 @click.option("--idle-limit", help="How long allocated GPUs may idle, like 30m or none (30m under a scheduler).")
-@click.option(
-    "--log",
-    "log_path",
-    type=click.Path(dir_okay=False),
-    help="Where the command's output goes.",
-)
+@click.option("--log", "log_path", type=click.Path(dir_okay=False), help="Where the command's output goes.")
 @click.option("--metrics", help="Metrics for Prometheus: the folder of node-exporter's textfile collector.")
 @click.option("--no-cap", is_flag=True, help="Never set a power limit.")
 @click.option("--no-probe", is_flag=True, help="Do not test whether power limits can be set.")
