@@ -68,7 +68,6 @@ MORE = {
     "Machine and cluster": {
         "hook": "Install the hook into a Python environment, or remove it.",
         "capd": "Power limits for users without root.",
-        "completion": "Print the script that completes commands and jobs in your shell.",
         "serve": "The socket's protocol on stdin and stdout, for ssh.",
     },
 }
@@ -83,7 +82,6 @@ TOGETHER = {
     "report": ("receipt", "explain", "history"),
     "grid": ("zones",),
     "calibrate": ("learn", "rehearse"),
-    "hook": ("completion",),
     "restart": ("begin",),
 }
 """Modules of carbontui.commands with several; every other command has the module of its name. Each is a click command
@@ -108,7 +106,6 @@ ZONELESS = {
     "receive",
     "capd",
     "hook",
-    "completion",
     "learn",
     "rm",
     "submit",

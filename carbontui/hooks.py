@@ -45,6 +45,11 @@ class Extension(NamedTuple):
     """What `explain` says below our own account: (RunStory, **options); ours alone."""
     explain_options: str = ""
     """Its options: a decorator of a click command."""
+    start: str = ""
+    """Whether `run` starts its command elsewhere: (command, name, options, fields of the job's Options) -> where it is
+    then, '' for here; ours alone."""
+    start_options: str = ""
+    """Its options: a decorator of a click command."""
     notebook: str = ""
     """What `%load_ext carbontui` calls with the shell of IPython; ours alone."""
     policies: str = ""

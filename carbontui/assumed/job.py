@@ -83,13 +83,7 @@ def on_hours(job: AssumedJob, grid: Hours, work_s: float, start_s: float, end_s:
 
 
 def planned(
-    job: AssumedJob,
-    grid: Hours,
-    work_s: float,
-    start_s: float,
-    deadline_s: float,
-    *,
-    tol: float,
+    job: AssumedJob, grid: Hours, work_s: float, start_s: float, deadline_s: float, *, tol: float
 ) -> tuple[Problem, Schedule]:
     """The problem and its plan, as a job makes it before it has begun (`plan.rolling.FLOOR`). Work that does not fit is
     done after the deadline, on the intensity of those hours, not on that of the last hour before it. Raises
@@ -283,13 +277,7 @@ IDLE = 0.1
 """Share of the full watts that a board without a process draws; assumed (70 W of 700 W)."""
 
 
-def bounded(
-    job: AssumedJob,
-    kind: Kind,
-    *,
-    host_w: float | None = None,
-    idle_w: float | None = None,
-) -> AssumedJob:
+def bounded(job: AssumedJob, kind: Kind, *, host_w: float | None = None, idle_w: float | None = None) -> AssumedJob:
     """The job, whose levels are watts of boards, with all that counts: `host_w` beside them, and `idle_w` of the boards
     without a process (None: a tenth of the highest level), which levels named off or unload stand for."""
     shape, rest_w = job.shape, host_w or 0.0

@@ -152,15 +152,14 @@ def open_remote(wanted: str, there: str, **screen: bool) -> int:
 @there_option
 @click.option("--readonly", is_flag=True, help="Look only: no key can change anything.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
-@click.option("--ascii", "ascii_only", is_flag=True, help="Draw with plain characters.")
 @click.pass_context
-def attach(ctx: click.Context, job: str | None, there: str, readonly: bool, no_mouse: bool, ascii_only: bool) -> None:
+def attach(ctx: click.Context, job: str | None, there: str, readonly: bool, no_mouse: bool) -> None:
     """Open the screen of a job, here or over ssh on another machine; q leaves it running."""
     # --readonly given before the verb counts as well: no key may change anything then
     readonly = readonly or bool(ctx.parent and ctx.parent.params.get("readonly"))
     if job and ("@" in job or ":" in job) and all(job not in (one.id, one.name) for one in store.jobs()):
-        sys.exit(open_remote(job, there, readonly=readonly, mouse=not no_mouse, ascii=ascii_only))
-    sys.exit(open_screen(job, readonly=readonly, mouse=not no_mouse, ascii=ascii_only))
+        sys.exit(open_remote(job, there, readonly=readonly, mouse=not no_mouse))
+    sys.exit(open_screen(job, readonly=readonly, mouse=not no_mouse))
 
 
 def open_hosts(names: list[str], there: str, *, readonly: bool) -> int:

@@ -36,9 +36,7 @@ VARIABLE = "CARBONTUI_ESTIMATE"
 """Set to 1 in the script's environment, so that it may leave out what a trial should not do."""
 
 
-@click.command(
-    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
-)
+@click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
 @click.option("--zone", help="Grid zone, like DE.")
 @click.option(
     "--grid", "grid_file", type=click.Path(exists=True, dir_okay=False), help="Recorded grid CSV for the CO2."
@@ -53,12 +51,7 @@ VARIABLE = "CARBONTUI_ESTIMATE"
 @click.option("--json", "as_json", is_flag=True, help="The job's status, with the estimate in it, as JSON.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def estimate(
-    grid_file: str | None,
-    steps: int | None,
-    yes: bool,
-    as_json: bool,
-    command: tuple[str, ...],
-    **given: Any,
+    grid_file: str | None, steps: int | None, yes: bool, as_json: bool, command: tuple[str, ...], **given: Any
 ) -> None:
     """Run a training for at most 90 s, estimate what the whole run would take, and stop it: carbontui estimate --
     python train.py

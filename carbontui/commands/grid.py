@@ -29,9 +29,7 @@ UNRECORDED = frozenset(kind.name for kind in choose.EVERY if not kind.recorded)
 """Sources written from their documentation alone: no recorded answer of the real service was available."""
 
 
-@click.command(
-    help="The grid now: its intensity, which source answers, how fresh it is, what a key would add.",
-)
+@click.command(help="The grid now: its intensity, which source answers, how fresh it is, what a key would add.")
 @click.option("--zone", shell_complete=zone_keys, help="Zone key, country or common name; see `carbontui zones`.")
 @click.option("--signal", type=click.Choice(["average", "marginal"]), help="Which carbon intensity (default: average).")
 @click.option("--json", "as_json", is_flag=True, help="Print data.")

@@ -1,4 +1,4 @@
-"""`hook` and `completion`: what is installed outside carbontui: into a training's own Python, into a shell."""
+"""`hook`: what is installed outside carbontui, into a training's own Python."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import click
-from click.shell_completion import get_completion_class
 
 from carbontui import paths
 from carbontui.client.detection import pth
@@ -57,22 +56,3 @@ def hook(what: str | None, python: str) -> None:
             click.echo(f"removed: {where.pth}" if there else f"it was not installed in {where.site}")
         else:
             click.echo(f"{where.pth}: {'installed' if where.installed else 'not installed'}")
-
-
-INTO = {"bash": "~/.bashrc", "zsh": "~/.zshrc", "fish": "~/.config/fish/config.fish"}
-USE = {
-    "bash": 'eval "$(carbontui completion bash)"',
-    "zsh": 'eval "$(carbontui completion zsh)"',
-    "fish": "carbontui completion fish | source",
-}
-
-
-@click.command()
-@click.argument("shell", type=click.Choice(list(USE)))
-@click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell; its first line says where to put it."""
-    kind = get_completion_class(shell)
-    assert kind is not None
-    click.echo(f"# carbontui: add this line to {INTO[shell]}:  {USE[shell]}")
-    click.echo(kind(ctx.find_root().command, {}, "carbontui", "_CARBONTUI_COMPLETE").source())

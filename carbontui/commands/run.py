@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from carbontui import config, units
+from carbontui import config, hooks, units
 from carbontui.commands.support.command import Brief, Count, Failure, overrides, patience_option, refused, zone_keys
 from carbontui.commands.support.run_values import common, settings_for
 from carbontui.grid.settings import KeyFileError, keys_file, read_keys
@@ -57,9 +57,7 @@ USUAL = (
 
 
 @click.command(
-    cls=Brief,
-    usual=USUAL,
-    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+    cls=Brief, usual=USUAL, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False}
 )
 @click.option("--name", help="Name of the job (default: the script's, numbered where it runs).")
 @click.option("--zone", shell_complete=zone_keys, help="Grid zone, like DE or US-CAL-CISO; see `carbontui zones`.")
@@ -89,12 +87,7 @@ USUAL = (
 @overrides
 @click.option("--max-pause", help="The longest single pause, like 4h.")
 @click.option("--idle-limit", help="How long allocated GPUs may idle, like 30m or none (30m under a scheduler).")
-@click.option(
-    "--log",
-    "log_path",
-    type=click.Path(dir_okay=False),
-    help="Where the command's output goes.",
-)
+@click.option("--log", "log_path", type=click.Path(dir_okay=False), help="Where the command's output goes.")
 @click.option("--metrics", help="Metrics for Prometheus: the folder of node-exporter's textfile collector.")
 @click.option("--no-cap", is_flag=True, help="Never set a power limit.")
 @click.option("--no-probe", is_flag=True, help="Do not test whether power limits can be set.")
@@ -108,6 +101,7 @@ USUAL = (
 @click.option("--no-spool", is_flag=True, help="Do not save the environment: no resume after a reboot.")
 @click.option("--stdin", "take_input", is_flag=True, help="Connect the terminal's input (no screen).")
 @click.option("--wait", is_flag=True, help="On a terminal: leave the screen when the job ends, with its exit code.")
+@hooks.decorated("start_options")
 @click.option("-q", "--quiet", is_flag=True, help="No lines of carbontui's own on stderr.")
 @click.option("--detach", is_flag=True, help="Return at once and print the job's id.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -133,6 +127,10 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         # all checks come before anything of the job exists
         chosen, log_path = options_of(command, given), given.get("log_path")
         title = launch.checked_name(name) if name else ""
+        for _, start in hooks.offered("start", own_only=True):
+            if place := start(command, title, given, chosen):
+                click.echo(place)
+                return
         if log_path:
             with refused(f"--log: {log_path}: ", OSError), Path(log_path).open("ab"):
                 pass

@@ -4,9 +4,9 @@ other machines would be to it: asked over ssh, each by its own settings, grid an
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from carbontui import config, protocol, units
 from carbontui.account import compare as comparing
@@ -18,6 +18,7 @@ from carbontui.job.supervisor.core.planning.problem import DEFAULT_RELOAD_S, DEF
 from carbontui.reports.story import NoStory, RunStory, build
 from carbontui.system import ssh
 
+T = TypeVar("T")
 LINK_B_PER_S = 50e6
 """Assumed until a move was measured: half of a gigabit line."""
 
@@ -127,20 +128,27 @@ def compared(
     budget = rest.run.status.budget
     deadline_s = None if at_once or budget is None or budget.deadline is None else units.from_iso(budget.deadline)
 
-    def asked(name: str) -> HostFacts | str:
+    hosts = [ssh.SshHost(ssh.place(name).host, carbontui=there) for name in names]
+    for found in asked(hosts, lambda host: on_grid(host, *_speed(host.statuses(), rest))):
+        if isinstance(found, str):
+            silent.append(found)
+        else:
+            known.append(moved(found, rest.left_s, move, now_s=rest.now_s, deadline_s=deadline_s))
+    return [staying(rest), *sorted(known, key=lambda one: one.row.gco2_g or 0.0)], silent
+
+
+def asked(hosts: Sequence[ssh.SshHost], question: Callable[[ssh.SshHost], T]) -> list[T | str]:
+    """What each of these machines answers, all asked at once; else why it does not."""
+
+    def of(host: ssh.SshHost) -> T | str:
         try:
-            with ssh.SshHost(name, carbontui=there) as host:
-                return facts(host, rest)
+            with host:
+                return question(host)
         except (ssh.SshError, ValueError) as error:
             return str(error)
 
-    with ThreadPoolExecutor(max(1, len(names))) as pool:
-        for found in pool.map(asked, [ssh.place(name).host for name in names]):
-            if isinstance(found, str):
-                silent.append(found)
-            else:
-                known.append(moved(found, rest.left_s, move, now_s=rest.now_s, deadline_s=deadline_s))
-    return [staying(rest), *sorted(known, key=lambda one: one.row.gco2_g or 0.0)], silent
+    with ThreadPoolExecutor(max(1, len(hosts))) as pool:
+        return list(pool.map(of, hosts))
 
 
 def staying(rest: WorkLeft) -> Stretched:
@@ -155,13 +163,12 @@ def staying(rest: WorkLeft) -> Stretched:
     return Stretched(row, rest.run.options.zone or "", rest.now_s, done_s)
 
 
-def facts(host: ssh.SshHost, rest: WorkLeft) -> HostFacts:
-    """Asked of the machine itself. Raises SshError, and ValueError for an answer without a grid."""
+def on_grid(host: ssh.SshHost, speed: float, watts: float, how: str) -> HostFacts:
+    """With the grid's forecast as the machine itself has it. Raises SshError, and ValueError where it has none."""
     grid = host.data(["grid", "--json"], dict)
     outlook = grid.get("outlook")
     if not isinstance(outlook, dict):
         raise ValueError(f"{host.name}: no grid data for {grid.get('zone')}")
-    speed, watts, how = _speed(host.statuses(), rest)
     start_s, mean = units.from_iso(str(outlook["start"])), [*outlook["mean"]]
     return HostFacts(host.name, str(grid["zone"]), start_s, float(outlook["step_s"]), mean, speed, watts, how)
 
@@ -178,19 +185,25 @@ def _speed(statuses: Sequence[protocol.Status], rest: WorkLeft) -> tuple[float, 
             watts = None if per_1000 is None or not per_1000.kwh else per_1000.kwh * units.J_PER_KWH / per_1000.s
             as_here = ", its watts as here" if watts is None else ""
             return own / pace, here_w if watts is None else watts, f"measured there on job {status.job}{as_here}"
+    return by_boards(only_board(statuses), only_board([run.status]), work.boards_w, work.rest_w)
+
+
+def only_board(statuses: Iterable[protocol.Status]) -> BoardSpec | None:
+    """The kind of board that these jobs had; None where it is not known, or several are."""
     every = comparing.boards()
     names = {gpu.name for status in statuses for gpu in status.gpus}
     boards = [board for name in sorted(names) if (board := comparing.known(name, every)) is not None]
-    try:
-        here = board_of(run, None, every)
-    except ValueError:
-        here = None
-    if here is not None and len(boards) == 1:
-        factor = 1.0 if boards[0] == here else comparing.speed(boards[0], here)
-        if factor is not None:
-            watts = work.boards_w * boards[0].tdp_w / here.tdp_w + work.rest_w
-            return factor, watts, f"{boards[0].short}: rule of thumb"
-    return 1.0, here_w, "as fast as here: it was not measured there"
+    return boards[0] if len(boards) == 1 else None
+
+
+def by_boards(
+    there: BoardSpec | None, here: BoardSpec | None, boards_w: float, rest_w: float
+) -> tuple[float, float, str]:
+    """Speed against here, watts there and how they are known, of work that draws these watts here."""
+    factor = 1.0 if there == here else comparing.speed(there, here) if there and here else None
+    if there is None or here is None or factor is None:
+        return 1.0, boards_w + rest_w, "as fast as here: it was not measured there"
+    return factor, boards_w * there.tdp_w / here.tdp_w + rest_w, f"{there.short}: rule of thumb"
 
 
 def _pace(status: protocol.Status) -> float | None:

@@ -15,6 +15,7 @@ import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 from dataclasses import dataclass
@@ -74,11 +75,14 @@ def begins_there(host: str, ssh: str = "ssh") -> tuple[str, ...]:
 class SshHost:
     """One machine. Use it as a context manager: leaving it closes the shared connection."""
 
-    def __init__(self, name: str, *, carbontui: str = "carbontui", ssh: str = "ssh") -> None:
-        """`carbontui`: the command there, as found by its login shell."""
+    def __init__(
+        self, name: str, *, carbontui: str = "carbontui", ssh: str = "ssh", within_s: float = ANSWER_S
+    ) -> None:
+        """`carbontui`: the command there, as found by its login shell; `within_s`: how long one answer may take."""
         self.name = name
         self._there = carbontui
         self._ssh = ssh
+        self._within_s = within_s
         self._folder = Path(tempfile.mkdtemp(prefix="ct-"))
         self._listeners: dict[str, socket.socket] = {}
         self._calls: list[subprocess.Popen[bytes]] = []
@@ -128,7 +132,14 @@ class SshHost:
         try:
             return msgspec.json.decode(text, type=kind)
         except (ValueError, RecursionError):
-            raise SshError("carbontui there does not answer as this version understands", self.name) from None
+            raise self.misunderstood(text) from None
+
+    def misunderstood(self, text: str) -> SshError:
+        """Why an answer is none: another version's, or not carbontui's alone."""
+        first = units.printable(text.strip().partition("\n")[0])[:80]
+        if first and first[0] not in "{[":
+            return SshError(f"its shell prints {first!r} before a command; let ~/.bashrc be silent there", self.name)
+        return SshError("carbontui there does not answer as this version understands", self.name)
 
     def socket(self, job: str) -> Path:
         """A socket on this machine connected to the supervisor of the job there."""
@@ -168,10 +179,10 @@ class SshHost:
         user@host, `-l user` before it: options have not ended."""
         return shlex.join(self._command([], ask=False)[:-3])
 
-    def answer(self, words: list[str], asked: bytes = b"", within_s: float = ANSWER_S, *, ask: bool = False) -> str:
+    def answer(self, words: list[str], asked: bytes = b"", within_s: float | None = None, *, ask: bool = False) -> str:
         """What carbontui there answers to `asked` on its standard input. Raises SshError."""
+        within_s = (within_s or self._within_s) + (PASSWORD_S if ask else 0.0)
         try:
-            within_s += PASSWORD_S if ask else 0.0
             done = bounded_command.answer(
                 self._command(words, ask=ask), within_s=within_s, most_b=ANSWER_B, stdin=asked
             )
@@ -201,6 +212,16 @@ class SshHost:
                     self._calls.append(
                         subprocess.Popen(command, stdin=link.fileno(), stdout=link.fileno(), stderr=subprocess.DEVNULL)
                     )
+
+
+class ThisMachine(SshHost):
+    """The machine at hand, asked as the others are."""
+
+    def _command(self, words: list[str], *, ask: bool) -> list[str]:
+        return [sys.executable, "-m", "carbontui.cli", *words]
+
+    def close_shared(self) -> None:
+        """There is none."""
 
 
 def _last_line(said: bytes) -> str:

@@ -30,7 +30,6 @@ def run(
     observe: Callable[[], JobsSnapshot] | None = None,
     readonly: bool = False,
     mouse: bool = True,
-    ascii: bool = False,
     until_over: bool | None = None,
 ) -> int:
     """Show the dashboard until the user leaves it (`until_over`: or the job ends; not None: for `run`, whose
@@ -54,25 +53,23 @@ def run(
         table = None if observe is None else lambda: _table(observe, readonly=readonly)
         return Dashboard(target, readonly=readonly, table=table, until_over=until_over)
 
-    return _show(first, ascii, mouse, paths.job_dir(target.job))
+    return _show(first, mouse, paths.job_dir(target.job))
 
 
-def jobs(
-    observe: Callable[[], JobsSnapshot], *, readonly: bool = False, ascii: bool = False, mouse: bool = True
-) -> int:
+def jobs(observe: Callable[[], JobsSnapshot], *, readonly: bool = False, mouse: bool = True) -> int:
     """Show the table of all jobs until the user leaves it; a job opened from it returns to it. Returns 0, or 1 after a
     fault."""
-    return _show(lambda: _table(observe, readonly=readonly), ascii, mouse, paths.state_dir())
+    return _show(lambda: _table(observe, readonly=readonly), mouse, paths.state_dir())
 
 
-def _show(first: Callable[[], Screen[str | None]], ascii: bool, mouse: bool, folder: Path) -> int:
+def _show(first: Callable[[], Screen[str | None]], mouse: bool, folder: Path) -> int:
     from carbontui.tui.terminal import tty
 
     tty.load_first()
     tty.prefer_still()
     from carbontui.tui.app import CarbonApp
 
-    app = CarbonApp(first, ascii=tty.ascii_alone(ascii))
+    app = CarbonApp(first, ascii=tty.ascii_alone())
     app.run(mouse=mouse)
     if app._exception is not None:
         keep_fault(app._exception, folder if folder.is_dir() else paths.state_dir())

@@ -61,7 +61,7 @@ def test_streams_that_are_closed_or_full_are_no_crash(house):
         return subprocess.run(["sh", "-c", command], env=house.env, capture_output=True, text=True, check=False)
 
     assert shell("ls >&- 2>&- <&-").returncode == 0
-    begun = "import sys; from carbontui.start import main; sys.argv[1:] = ['line']; main()"
+    begun = "import sys; from carbontui.__main__ import main; sys.argv[1:] = ['line']; main()"
     line = subprocess.run(
         ["sh", "-c", '"$@" >&-', "sh", sys.executable, "-c", begun], env=house.env, stderr=subprocess.PIPE, check=False
     )

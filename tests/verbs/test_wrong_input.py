@@ -67,7 +67,7 @@ WRONG = [
         ["solve", "--zone", "DE", "--work", "8h", "--host-w", "1e9"],
         ["grid", "--zone", "Atlantis"], ["demo", "--seconds", "1"], ["demo", "--seconds", "nan"], ["log", "-n", "-1"],
         ["report", "--per", "hour"], ["report", "--all", "--explain"],
-        ["compare", "--zones", "--clouds"], ["completion", "powershell"], ["estimate"],
+        ["compare", "--zones", "--clouds"], ["estimate"],
     )),
 ]  # fmt: skip
 NOBODY = [

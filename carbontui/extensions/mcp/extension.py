@@ -4,6 +4,5 @@ from carbontui.hooks import Extension, ExtensionCommand
 
 HERE = "carbontui.extensions.mcp"
 EXTENSION = Extension(
-    "mcp",
-    commands=(ExtensionCommand("mcp", "Show the jobs to an agent; stdio, MCP.", f"{HERE}.commands:mcp"),),
+    "mcp", commands=(ExtensionCommand("mcp", "Show the jobs to an agent; stdio, MCP.", f"{HERE}.commands:mcp"),)
 )

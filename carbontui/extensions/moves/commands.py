@@ -145,10 +145,10 @@ def by_verb(job: store.Job, host: str) -> tuple[bool, str]:
 
 
 @click.command(hidden=True)
-@click.argument("step", type=click.Choice(["check", "stage", "hold"]))
+@click.argument("step", type=click.Choice(["check", "stage", "start", "hold"]))
 @click.argument("job")
 def receive(step: str, job: str) -> None:
-    """The other end of `move`: JSON lines on stdin and stdout."""
+    """The other end of `move` and `run --at`: JSON lines on stdin and stdout."""
     if step == "hold":
         receiving.converse(job, _receive, _say)
         return
@@ -157,6 +157,8 @@ def receive(step: str, job: str) -> None:
         own = {**here(loaded, None), "price_zone": loaded.settings.price_zone}
         if step == "check":
             _say(receiving.check(job, _receive(receiving.CheckAsk), own["zone"] or "", own["zone_why"]))
+        elif step == "start":
+            _say(receiving.Started(receiving.start(job, _receive(receiving.StartAsk))))
         else:
             receiving.stage(job, _receive(receiving.StageAsk), own)
             _say(receiving.Staged(ready=True))

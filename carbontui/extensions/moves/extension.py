@@ -1,7 +1,12 @@
-"""`move` has a running job go on on another machine; `receive` is what it and a keeper run there, over ssh."""
+"""`move` has a running job go on on another machine, `run --at` starts one there; `receive` is what they and a keeper
+run there, over ssh."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+import click
+
+from carbontui.commands.support.command import there_option
 from carbontui.hooks import Extension, ExtensionCommand, load
 
 HERE = "carbontui.extensions.moves.commands"
@@ -12,7 +17,10 @@ EXTENSION = Extension(
         ExtensionCommand("receive", "", f"{HERE}:receive"),
     ),
     elsewhere=f"{__name__}:offered",
+    start=f"{__name__}:started",
+    start_options=f"{__name__}:options",
 )
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def offered(job: Any, names: list[str]) -> dict[str, Any]:
@@ -21,3 +29,14 @@ def offered(job: Any, names: list[str]) -> dict[str, Any]:
         "elsewhere": lambda: load(f"{HERE}:better_host")(job, names),
         "move": lambda host: load(f"{HERE}:by_verb")(job, host),
     }
+
+
+def options(command: F) -> F:
+    """Those of `run`."""
+    at = click.option("--at", help="Start on the machine of a,b,here whose grid emits least for --work.")
+    return at(there_option(command))
+
+
+def started(command: tuple[str, ...], name: str, given: dict[str, Any], chosen: dict[str, Any]) -> str:
+    """Where `run --at` has started the command, as HOST:ID; '' for here."""
+    return load("carbontui.extensions.moves.starting:at")(command, name, given, chosen) if given.get("at") else ""

@@ -10,10 +10,13 @@ import contextlib
 import json
 import os
 import re
+import stat
 import subprocess
+import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -56,6 +59,8 @@ class Cargo(NamedTuple):
 
     files: list[tuple[str, int, int]]
     by_git: bool
+    leads_out: list[str]
+    """Links to what is not below it: copied as links."""
 
     @property
     def bytes(self) -> int:
@@ -65,18 +70,21 @@ class Cargo(NamedTuple):
 def cargo(cwd: str) -> Cargo:
     """Every file below `cwd` that git does not ignore; without git, every file. Checkpoints of unloads go their own
     way."""
-    named, files = launch.not_ignored(cwd), []
+    named, files, leads_out, real = launch.not_ignored(cwd), [], [], os.path.realpath(cwd)
     for name in dict.fromkeys(_below(cwd) if named is None else named):
         with contextlib.suppress(OSError):
             if OURS not in Path(name).parts:
                 info = os.lstat(f"{cwd}/{name}")
                 files.append((name, info.st_size, info.st_mtime_ns))
-    return Cargo(files, named is not None)
+                if stat.S_ISLNK(info.st_mode) and not f"{os.path.realpath(f'{cwd}/{name}')}/".startswith(f"{real}/"):
+                    leads_out.append(name)
+    return Cargo(files, named is not None, leads_out)
 
 
 def _below(cwd: str) -> Iterator[str]:
-    for folder, _, names in os.walk(cwd):
-        for name in names:
+    for folder, folders, names in os.walk(cwd):
+        links = [name for name in folders if os.path.islink(f"{folder}/{name}")]  # noqa: PTH114
+        for name in names + links:
             yield os.path.relpath(f"{folder}/{name}", cwd)
 
 
@@ -95,7 +103,7 @@ class Transfer:
         except (OSError, ValueError) as error:
             raise NotMoved(f"job {job.id}: {error}") from None
         self.known = places.read(job.dir)
-        self.cargo = Cargo([], by_git=False)
+        self.cargo = Cargo([], by_git=False, leads_out=[])
         self.there = CheckAnswer("", "", "", 0, 0)
         self.status = job.status()
         self._order = MoveTo()
@@ -120,12 +128,10 @@ class Transfer:
         if why := self.why_not():
             raise NotMoved(f"job {self.job.id} cannot be moved: {why}")
         self.cargo = cargo(self.options.cwd)
-        kept = launch_file.load(self.job.dir)
-        assert kept is not None
-        path = kept["environment"].get("PATH", "")
+        path = self.environment().get("PATH", "")
         files = tuple(self.cargo.files)
         asked = CheckAsk(version.full(), self.options.cwd, str(Path.home()), self.options.argv[0], path, files)
-        self.there = self._answered("check", asked, CheckAnswer, ssh.ANSWER_S * 3, ask=True)
+        self.there = self.answered("check", asked, CheckAnswer, ssh.ANSWER_S * 3, ask=True)
         sent = {name for name, *_ in files}
         if strange := [name for name, _ in self.there.changed if name not in sent]:
             self.refuse(f"it names a file that it was not asked about: {units.printable(strange[0])[:80]}")
@@ -143,6 +149,13 @@ class Transfer:
         if self.there.free_b < needs + launch.ROOM_B:
             free = figures.size(self.there.free_b)
             self.refuse(f"{free} are free there, {figures.size(needs + launch.ROOM_B)} are needed")
+
+    def environment(self) -> Mapping[str, str]:
+        """Of the command."""
+        kept = launch_file.load(self.job.dir)
+        assert kept is not None
+        environment: dict[str, str] = kept["environment"]
+        return environment
 
     def why_not(self) -> str:
         """Why this job moves nowhere; '' if it can."""
@@ -205,8 +218,10 @@ class Transfer:
         count, whole, left = len(self.cargo.files), figures.size(self.cargo.bytes), figures.size(self.there.copy_b)
         which = "all but what git ignores" if self.cargo.by_git else "no git there: every file"
         zone = f"zone {self.there.zone}" if self.there.zone else self.there.zone_why
-        where = f"{self.host.name}:{self.there.cwd}"
-        return f"{count} files of {self.options.cwd}, {whole} ({which}; {left} to copy), to {where}; {zone}"
+        where, out = f"{self.host.name}:{self.there.cwd}", self.cargo.leads_out
+        first = f"{out[0]}{f' and {len(out) - 1} more' if out[1:] else ''}" if out else ""
+        links = f"; what these links lead to is not copied: {units.printable(first)[:200]}" if out else ""
+        return f"{count} files of {self.options.cwd}, {whole} ({which}; {left} to copy), to {where}; {zone}{links}"
 
     # --- until the hand-over ---
 
@@ -259,7 +274,7 @@ class Transfer:
             bytes=self._sent_b,
             joules=self._joules,
         )
-        self._answered("stage", given, Staged, STAGE_S)
+        self.answered("stage", given, Staged, STAGE_S)
         if self._order.release:
             within_s = max(REACH_S, self.known.lease_s * places.RENEWED) * 2
             self._until(lambda _: not places.read(self.job.dir).leased, within_s, "its last place does not let it go")
@@ -279,8 +294,12 @@ class Transfer:
         is heard of it."""
         due, step, last = time.monotonic() + TRAINS_S, self.status.step, ""
         while time.monotonic() < due:
-            if (here := places.read(self.job.dir)).holder:
-                raise NotMoved(f"job {self.job.id} stays: it did not start on {self.host.name}, token {here.token}")
+            if places.read(self.job.dir).holder:
+                told = ""
+                with contextlib.suppress(ssh.SshError):
+                    told = " / ".join(self.host.answer(["log", "-n", "3", self.job.id]).splitlines())
+                said = units.printable(f": {told}" if told else "")[:300]
+                raise NotMoved(f"job {self.job.id} stays: it did not start on {self.host.name}{said}")
             with contextlib.suppress(ssh.SshError):
                 for status in self.host.statuses(self.job.id):
                     last = status.state
@@ -301,34 +320,40 @@ class Transfer:
 
     def _rsync(self, of: str, to: str, names: list[str] | None, *more: str) -> None:
         listed = [] if names is None else ["--files-from=-", "--from0"]
-        command = ["rsync", "-rlptH", "--partial", "--timeout=60", "--mkpath", "--info=stats1", "-e", self.host.rsh]
         given = b"" if names is None else b"\0".join(map(os.fsencode, names))
-        try:
-            done = subprocess.run(
-                [*command, *listed, *more, "--", of, f"{self.host.name}:{to}/"],
-                input=given,
-                capture_output=True,
-                check=False,
-                timeout=COPY_S,
-            )
-        except FileNotFoundError:
-            raise NotMoved(f"job {self.job.id} stays: rsync is not installed here") from None
-        except subprocess.TimeoutExpired as late:
-            self.refuse(f"the copy has not ended within {late.timeout:.0f} s")
+        with tempfile.NamedTemporaryFile() as log:
+            words = ["rsync", "-rlptHS", "--partial", "--timeout=60", "--mkpath", "-e", self.host.rsh, *listed, *more]
+            words += [f"--log-file={log.name}", "--log-file-format=", "--info=progress2"]
+            try:
+                done = subprocess.run(
+                    [*words, "--", of, f"{self.host.name}:{to}/"],
+                    input=given,
+                    stdout=sys.stderr if sys.stderr.isatty() else subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    check=False,
+                    timeout=COPY_S,
+                )
+            except FileNotFoundError:
+                raise NotMoved(f"job {self.job.id} stays: rsync is not installed here") from None
+            except subprocess.TimeoutExpired as late:
+                self.refuse(f"the copy has not ended within {late.timeout:.0f} s")
+            self._sent_b += _sent(log.read())
         if done.returncode not in (0, 24):  # 24: a file vanished meanwhile, as a training's may
             fault = [one for one in done.stderr.decode(errors="replace").splitlines() if one.startswith("rsync: ")]
             why = GONE_WRONG.get(done.returncode, f"exit code {done.returncode}")
             self.refuse(f"the copy failed ({why}){': ' + units.printable(fault[0])[7:200] if fault else ''}")
-        self._sent_b += _sent(done.stdout)
 
-    def _answered(self, step: str, asked: NamedTuple, kind: type[T], within_s: float, *, ask: bool = False) -> T:
+    def answered(self, step: str, asked: NamedTuple, kind: type[T], within_s: float, *, ask: bool = False) -> T:
+        """What `receive STEP` there answers. Raises NotMoved."""
         try:
             given = json.dumps(asked._asdict()).encode() + b"\n"
-            return records.decode(self.host.answer(["receive", step, self.job.id], given, within_s, ask=ask), kind)
+            text = self.host.answer(["receive", step, self.job.id], given, within_s, ask=ask)
         except ssh.SshError as error:
             raise NotMoved(f"job {self.job.id} stays: {error}") from None
+        try:
+            return records.decode(text, kind)
         except ValueError as error:
-            self.refuse(f"carbontui there does not answer as this version understands ({error})")
+            raise NotMoved(f"job {self.job.id} stays: {self.host.misunderstood(text)} ({error})") from None
 
     def _say(self, order: MoveTo) -> None:
         self._order = order
@@ -359,6 +384,6 @@ def _size(path: str) -> int:
 
 
 def _sent(stats: bytes) -> int:
-    """Bytes over the wire, as rsync says: 'sent 1,234 bytes  received 56 bytes ...'."""
-    sent = re.search(rb"^sent ([0-9,.]+) bytes", stats, re.MULTILINE)
+    """Bytes over the wire, as rsync's log says: 'sent 1,234 bytes  received 56 bytes ...'."""
+    sent = re.search(rb"\bsent ([0-9,.]+) bytes", stats)
     return int(re.sub(rb"[,.]", b"", sent[1])) if sent else 0

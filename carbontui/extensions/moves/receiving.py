@@ -13,6 +13,8 @@ import shutil
 import socket
 import sqlite3
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -94,6 +96,24 @@ class Staged(NamedTuple):
     """What has arrived is what was sent."""
 
     ready: bool
+
+
+class StartAsk(NamedTuple):
+    """run --at -> there: what has been copied is to be started by `run` with these words."""
+
+    cwd: str
+    left: str
+    """Its directory where it comes from."""
+    home: str
+    words: tuple[str, ...]
+    argv: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+
+
+class Started(NamedTuple):
+    """The job's id there."""
+
+    job: str
 
 
 # --- where ---
@@ -204,6 +224,19 @@ def environment(theirs: Mapping[str, str], roots: Mapping[str, str]) -> dict[str
         if not name.startswith(OF_THE_MACHINE)
     }
     return own | kept | {"PATH": _path(theirs.get("PATH", ""), roots)}
+
+
+def start(job: str, sent: StartAsk) -> str:
+    """Start what was copied as a new job of this machine, as a person would here; its id. Raises NotTaken."""
+    incoming(job).rmdir()
+    roots = {sent.left: sent.cwd, sent.home: str(Path.home())}
+    argv = [follow(word, roots) for word in sent.argv]
+    line = [sys.executable, "-m", "carbontui.cli", "run", "--detach", *sent.words, "--", *argv]
+    theirs = environment(dict(sent.environment), roots)
+    done = subprocess.run(line, cwd=sent.cwd, env=theirs, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise NotTaken(done.stderr.strip().rpartition("\n")[2].removeprefix("carbontui: "))
+    return done.stdout.strip()
 
 
 # --- what has arrived ---

@@ -37,9 +37,7 @@ def under_event(claims: Sequence[Claim], cap_w: float) -> tuple[list[Claim], flo
     """The claims with a floor that keeps each job's deadline, and the event's watts, raised to the sum of these."""
     kept = [
         structs.replace(
-            claim,
-            floor_w=claim.least_in_event_w,
-            least_w=min(claim.full_w, max(claim.least_w, claim.least_in_event_w)),
+            claim, floor_w=claim.least_in_event_w, least_w=min(claim.full_w, max(claim.least_w, claim.least_in_event_w))
         )
         for claim in claims
     ]

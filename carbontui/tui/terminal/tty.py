@@ -36,15 +36,15 @@ def why_plain(environ: Mapping[str, str] = os.environ) -> str:
     return ""
 
 
-def ascii_alone(asked: bool, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether to draw in ASCII: it is requested, the terminal's encoding is not Unicode, the locale is C (in which
+def ascii_alone(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether to draw in ASCII: the terminal's encoding is not Unicode, the locale is C (in which
     Python writes UTF-8 all the same, and sets LC_CTYPE), or it is the console, whose font has 256 characters."""
     encoding, ctype = getattr(sys.__stderr__, "encoding", None) or "ascii", environ.get("LC_CTYPE", "")
     ours = ctype in ("C.UTF-8", "C.utf8", "UTF-8") and not environ.get("LC_ALL")
     named = environ.get("LC_ALL") or ("" if ours else ctype) or environ.get("LANG", "")
     if in_browser(environ):  # it draws what its fonts have, whatever this machine's locale is
-        return asked
-    return asked or "utf" not in encoding.lower() or named in ("C", "POSIX") or environ.get("TERM") == "linux"
+        return False
+    return "utf" not in encoding.lower() or named in ("C", "POSIX") or environ.get("TERM") == "linux"
 
 
 def prefer_still(environ: dict[str, str] | os._Environ[str] = os.environ) -> None:

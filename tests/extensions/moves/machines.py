@@ -36,6 +36,7 @@ TRAIN = (
     ALONE
     + """\
 if os.path.exists("broken"):
+    print("it is broken here", flush=True)
     sys.exit(3)
 state = {"step": 0, "weights": 1}
 if os.path.exists("state.json"):

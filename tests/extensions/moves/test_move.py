@@ -140,9 +140,33 @@ def test_a_command_that_cannot_start_there_goes_on_here():
         (n2.home / "run" / "broken").touch()
         job = all.start()
         done = n1.cli("move", job, "n2", "--yes")
-        assert done.returncode == 1 and "did not start on n2" in done.stderr, done.stdout + done.stderr
+        assert done.returncode == 1 and "did not start on n2: it is broken here" in done.stderr, done.stderr
         all.until_steps(5, on="n1")
         assert over(n2, job)["code"] == 3 and n1.record(job, "places.json")["holder"]
+        all.check()
+
+
+def test_what_a_user_has_there_and_here_is_named_or_comes_along():
+    with machines() as all:
+        n1, n2 = all.all
+        run = n1.home / "run"
+        (run / "inner").mkdir()
+        (run / "linked").symlink_to(run / "inner")
+        (run / "dataset").symlink_to("/usr/share")
+        with (run / "sparse").open("wb") as file:
+            file.truncate(1 << 30)
+        job = all.start()
+        (n2.home / ".bashrc").write_text("echo Welcome to n2\n")
+        done = n1.cli("move", job, "n2", "--yes")
+        assert done.returncode == 1 and done.stderr.count("\n") == 1 and "~/.bashrc" in done.stderr, done.stderr
+        (n2.home / ".bashrc").unlink()
+        done = n1.cli("move", job, "n2", "--yes")
+        assert done.returncode == 0 and done.stdout.splitlines()[0].endswith("lead to is not copied: dataset"), done
+        all.until_steps(5, on="n2")
+        there = n2.home / "run"
+        assert (there / "dataset").is_symlink() and (there / "linked").is_symlink()
+        info = (there / "sparse").stat()
+        assert info.st_size == 1 << 30 and info.st_blocks * 512 < 1 << 20
         all.check()
 
 
