@@ -252,14 +252,13 @@ def note_unspooled(job: spec.Options) -> str:
 def summary(directory: Path) -> str:
     """The account of the job that has ended, in one line; '' if it is gone."""
     from carbontui.reports import story
-    from carbontui.reports.figures import gave
+    from carbontui.reports.figures import means
 
     job = store.load(directory)
     if job is None:
         return ""
     now = job.status()
-    split = story.split_at_observation(job, now)
-    return account.ending(now, gave(split) if split else "")
+    return account.ending(now, means(story.at_observation(job, now)))
 
 
 def has_a_screen() -> bool:

@@ -180,8 +180,8 @@ def status(job: str | None, as_json: bool) -> None:
         from carbontui.reports import figures as reported
         from carbontui.reports import story
 
-        split = story.split_at_observation(found, current)
-        means = reported.gave(split) if split else ""
+        told = story.at_observation(found, current)
+        split, means = told and told.split, reported.means(told)
     if as_json:
         numbers = split and reported.split_numbers(split)
         click.echo(talk.as_json({**msgspec.to_builtins(current), "avoided_split": numbers}))

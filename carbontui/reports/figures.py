@@ -195,9 +195,18 @@ def parts(story: RunStory) -> list[Figure]:
     return [*levers(split), Figure("avoided", value, why)]
 
 
-def gave(split: Split) -> str:
-    """'caps +12.3 g ± 0.4 g, shifting +3.1 g ± 0.2 g': avoided CO2 by lever; '' where there is none."""
-    return ", ".join(f"{lever.label} {lever.value}" for lever in levers(split))
+def means(story: RunStory | None) -> str:
+    """'caps +12.3 g ± 0.4 g, shifting +3.1 g ± 0.2 g, 3 h 20 later': avoided CO2 by lever, and what time that took; ''
+    where there is none."""
+    if story is None or story.split is None:
+        return ""
+    return ", ".join([*(f"{lever.label} {lever.value}" for lever in levers(story.split)), *later(story)])
+
+
+def later(story: RunStory) -> list[str]:
+    """'3 h 20 later', than at full speed, of a run that is over; a minute is none."""
+    late_s = story.elapsed_s - story.run_now.seconds if story.over and story.run_now is not None else 0.0
+    return [f"{form.duration(late_s)} later"] if late_s >= 60.0 else []
 
 
 class ReportTable(NamedTuple):

@@ -27,7 +27,8 @@ def story_of(story: RunStory) -> list[str]:
 def ending(story: RunStory) -> tuple[tuple[str, str], ...]:
     """(label, text) of a finished job: what saved it, and how good the first word was."""
     levers = [f"{figure.label} {figure.value}" for figure in figures.parts(story)[:-1]]
-    return (*([("saved by", " · ".join(levers))] if levers else []), *first_said(story))
+    means = " · ".join([*levers, *figures.later(story)])
+    return (*([("saved by", means)] if levers else []), *first_said(story))
 
 
 def first_said(story: RunStory) -> list[tuple[str, str]]:

@@ -164,13 +164,14 @@ def build(job: store.Job, *, status: protocol.Status | None = None, version: str
         raise NoStory(f"job {job.id}: journal.db holds values that no job can have ({error!s:.120})") from None
 
 
-def split_at_observation(job: store.Job, status: protocol.Status) -> Split | None:
-    """What each lever avoided, for a look at a job; None where it is unknown, another host's, or takes too long."""
+def at_observation(job: store.Job, status: protocol.Status) -> RunStory | None:
+    """Its story, for a look at what each lever avoided; None where that is unknown, another host's, or takes too
+    long."""
     if status.avoided_g is None or job.foreign:
         return None
     with contextlib.suppress(NoStory, OSError):
         if status.state not in protocol.LIVE_STATES or (job.dir / "journal.db").stat().st_size <= JOURNAL_MOST_B:
-            return build(job, status=status).split
+            return build(job, status=status)
     return None
 
 

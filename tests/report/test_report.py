@@ -115,7 +115,7 @@ def test_tables_of_states_devices_and_time_add_up_to_the_totals(told):
 def test_caps_shifting_and_unloading_each_have_their_line(told):
     labels = [figure.label for figure in figures.parts(told)]
     assert labels == ["caps", "shifting", "waiting", "unloading", "other causes", "avoided"]
-    forms = (formats.html(told), formats.markdown(told), figures.gave(told.split))
+    forms = (formats.html(told), formats.markdown(told), figures.means(told))
     for text in (*forms, " ".join(run_text.story_of(told)), dict(run_text.ending(told))["saved by"]):
         assert all(name in text for name in labels[:-2]), "one word for each"
     stayed = (runs.PARKED_W - runs.IDLE_W) * runs.PUE / 1000
@@ -362,7 +362,8 @@ def test_what_each_means_gave_has_a_band_wherever_it_is_told(home, told, job):
     found = json.loads(carbontui(home, "status", other.id, "--json").output)
     assert found["avoided_split"]["halves"]["capped_g"] == pytest.approx(halves.capped_g, abs=1e-5)
     assert "±" in carbontui(home, "status", other.id).output
-    assert "±" in account.ending(other.status(), figures.gave(split))
+    last = account.ending(other.status(), figures.means(story.build(other)))
+    assert "±" in last and " later)" in last, last
     unsure = runs.make(home, name="typical.py", job="qrstuv", wander=0.05, source="typical days of DE 2020")
     typical_days = story.build(unsure).split
     assert typical_days.halves.moved_g > 2 * halves.moved_g and replace(typical_days, halves=halves) == split

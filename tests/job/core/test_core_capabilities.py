@@ -68,7 +68,7 @@ def test_what_cannot_be_done_on_a_board_has_its_reason_and_its_repair():
     assert (found.support, found.why, found.fix) == ("no permission", "only root may set limits", no.fix)
 
 
-def test_without_a_gpu_the_first_row_says_so_and_the_host_is_there_where_it_is_counted():
+def test_without_a_gpu_the_first_row_says_so_and_a_counted_host_is_there():
     found = rows(job_state(), inputs(readings=Readings(mono_s=1.0, host=HostReading(source="load"))))
     assert "CPU and memory only" in found[("GPU", "any")].why
     assert ("host", "CPU packages") in found and ("host", "CPU packages") not in rows(job_state(), inputs())
