@@ -47,7 +47,7 @@ def _trains(scope: Scope, node: ast.AST, fits: FrozenSet[str], visited: FrozenSe
         name = last(one.func)
         if name == "backward" or (name == "step" and "opt" in dotted(one.func).lower()) or name in fits:
             return True
-        of_a_module = isinstance(dict.get(scope.space, dotted(one.func).partition(".")[0]), type(ast))
+        of_a_module = issubclass(type(dict.get(scope.space, dotted(one.func).partition(".")[0])), type(ast))
         if name in visited or len(visited) > 50 or of_a_module:  # torch.save() is no save() of this file
             continue
         visited = visited | {name}
