@@ -19,8 +19,7 @@ ANYONE = {"config", "line", "paths", "system", "units"}
 FIGURES = "carbontui.text.figures"
 """The form of numbers, which needs nothing: everyone but the client and the supervisor's core may write one."""
 ROOMS = {
-    "__main__": {"start"},
-    "start": {"cli"},
+    "__main__": {"cli"},
     "cli": {"commands", "hooks"},
     "commands": {
         *("tui", "assumed", "job", "slurm", "grid", "power", "plan", "account", "reports"),

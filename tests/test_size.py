@@ -22,7 +22,7 @@ ROOMS = {
     "client/frameworks": 976,
     "client/pausing": 1_547,
     "commands": 2_404,
-    "commands/support": 787,
+    "commands/support": 790,
     "extensions": 417,
     "extensions/evaluation": 1_092,
     "extensions/fleet": 1_107,

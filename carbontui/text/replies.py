@@ -72,7 +72,7 @@ REFUSALS: Table = {
     "which will show if it resumes",
     "rehearses_already": "{by} tests it already ({phase})",
     "reads_a_pipe": "it reads a pipe, which a later start could not read again; hand it a file (< FILE)",
-    "no_checkpoint": "it has no checkpoint function (carbontui.on_checkpoint(save), docs/frameworks.md)",
+    "nothing_to_checkpoint_with": "it has no checkpoint function (carbontui.on_checkpoint(save), docs/frameworks.md)",
     "begun_inside": "it was begun inside a script or notebook, which nobody could start again",
     "nothing_restarts_it": "the monitor process is gone: nothing would restart it",
     "too_much_to_repeat": "{done_s:duration} of work is done and would be repeated if the resume fails; "

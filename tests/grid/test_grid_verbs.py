@@ -93,7 +93,7 @@ def test_every_zone_has_a_name_of_its_own(run) -> None:
     assert "AD  Andorra" in run("--zone", "andorra").output
 
 
-def test_marginal_and_average_stand_side_by_side_and_the_setting_says_which_is_first(
+def test_the_setting_or_the_option_says_which_signal_is_shown(
     run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 1896998400.0 + 20 * 3600
@@ -106,13 +106,9 @@ def test_marginal_and_average_stand_side_by_side_and_the_setting_says_which_is_f
     mix = good("caiso", now_s)
     with served(lambda r: rate(r) if r.path.startswith(("/v3", "/login")) else mix(r)) as url:
         monkeypatch.setenv("CARBONTUI_GRID_URLS", f"watttime={url},caiso={url},caiso-price={url}")
-        shown = run("--zone", "CAISO").output
-        assert (
-            "(average, direct; forecast)" in shown and "for comparison only: 450 gCO2/kWh (marginal; forecast)" in shown
-        )
+        assert "(average, direct; forecast)" in run("--zone", "CAISO").output
         data = json.loads(run("--zone", "CAISO", "--signal", "marginal", "--json").output)
         assert data["signal"] == "marginal" and data["value_g_per_kwh"] == pytest.approx(450)
-        assert data["other_signal"]["signal"] == "average_direct"
         monkeypatch.setenv("CARBONTUI_SIGNAL", "marginal")
         assert json.loads(run("--zone", "CAISO", "--json").output)["signal"] == "marginal"
 
@@ -147,7 +143,7 @@ def test_how_old_the_newest_value_is_is_told(run, monkeypatch: pytest.MonkeyPatc
 
 def test_a_zone_without_marginal_rates_is_not_given_an_average(run) -> None:
     shown = run("--zone", "DE", "--signal", "marginal").output
-    assert "no marginal rates of DE" in shown and "for comparison only" in shown
+    assert "no marginal rates of DE" in shown and "gCO2/kWh" not in shown
 
 
 def test_the_feed_loads_neither_numpy_nor_the_screen() -> None:

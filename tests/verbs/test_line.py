@@ -89,8 +89,8 @@ def test_what_answers_a_status_bar_loads_nothing_of_the_command_line():
     import sys
 
     code = (
-        "import sys\nsys.argv = ['carbontui', 'line']\nfrom carbontui import start\n"
-        "try:\n    start.main()\nexcept SystemExit:\n    pass\n"
+        "import sys\nsys.argv = ['carbontui', 'line']\nfrom carbontui import __main__\n"
+        "try:\n    __main__.main()\nexcept SystemExit:\n    pass\n"
         "heavy = 'click', 'msgspec', 'asyncio', 'carbontui.job', 'carbontui.client.api'\n"
         "print([m for m in heavy if m in sys.modules])"
     )

@@ -67,7 +67,11 @@ def of_machine(spec: Options, read: Readings, idle_w: float | None = None) -> tu
     what = f"{len(devices)} GPU{'s' * (len(devices) > 1)} here" if devices else "no GPU here"
     caps = "caps at speeds of public measurements" if here.caps else "no power caps"
     still_s = math.inf if spec.idle_limit_s is None or spec.gives_back else spec.idle_limit_s
-    job = AssumedJob(setup.problem.problem(), patience_pct=spec.patience, still_s=still_s)
+    shape = setup.problem.problem()
+    # what a start takes is not known yet: nobody's work is late by it
+    starts = (0.0 if one else one for one in shape.switch_s[shape.initial_level])
+    switch_s = (tuple(starts) if i == shape.initial_level else row for i, row in enumerate(shape.switch_s))
+    job = AssumedJob(replace(shape, switch_s=tuple(switch_s)), patience_pct=spec.patience, still_s=still_s)
     return job, f"{what}, {here.full_w:.0f} W at full speed, {caps}"
 
 
