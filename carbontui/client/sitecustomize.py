@@ -69,6 +69,7 @@ class _Watch:
         "spacy.language": "frameworks.rounds.on_spacy",
         "spacy.training.loop": "frameworks.rounds.on_spacy_loop",
         "optuna.study.study": "frameworks.sweeps.on_optuna",
+        "hydra.core.plugins": "frameworks.sweeps.on_hydra_plugins",
         "hydra.core.utils": "frameworks.sweeps.on_hydra",
         "torch.utils.data.dataloader": "detection.made.on_loaders",
         "rich.progress": "detection.made.on_rich",

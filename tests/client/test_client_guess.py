@@ -14,7 +14,7 @@ import pytest
 from later import IN_PROCESS, needs
 
 from carbontui.client.detection import guess, loops, places, settings, source, values
-from carbontui.client.detection.work import Stage, TotalClaim, fold, staged
+from carbontui.client.detection.work import Stage, TotalClaim, Trials, fold, staged
 
 pytestmark = [IN_PROCESS]
 
@@ -91,6 +91,23 @@ def chains_of(script, tmp_path, monkeypatch):
 def nest_of(script, tmp_path, monkeypatch):
     """The loops around the first call of step() in this script."""
     return loops.nest(chains_of(script, tmp_path, monkeypatch)[0], values.Reader())
+
+
+def test_the_trials_of_a_sweep_multiply_once_one_more_was_as_long_as_the_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "STARTED", 1e12)
+    monkeypatch.setattr(places.watch, "sweeps", {})
+    path, seen = tmp_path / "script.py", []
+    path.write_text("def train(n=40):\n    for _ in range(n): step()\noptimize(lambda: train())\n")
+    library = {"__name__": "optuna", "begins": places.watch.sweeps_from, "trials": Trials(3)}
+    exec("def optimize(trial):\n    begins('optuna', trials)\n    trial()\n", library)
+    names = {"__name__": "__main__", "step": lambda: seen.append(places.chain()[1:]), "optimize": library["optimize"]}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    detector = guess.Detector()
+    for steps, trials, high in ((20, [0], None), (50, [0, 40], 123), (120, [0, 40, 90], None)):
+        monkeypatch.setattr(places.watch, "observe", (steps, seen[-1], (), False))
+        monkeypatch.setattr(places.watch, "trials", trials)
+        found = [detector.total(steps) for steps in (steps - 1, steps)][-1]
+        assert (found.likely, found.high, found.source) == (120, high, "3 trials x range(n)"), steps
 
 
 FOLDS = """class KFold:

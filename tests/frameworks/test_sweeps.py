@@ -8,7 +8,7 @@ import pytest
 from harness import Training
 
 TRAIN = """
-import torch
+import time, torch
 
 def train(rate, steps=20):
     layer = torch.nn.Linear(2, 2)
@@ -16,6 +16,7 @@ def train(rate, steps=20):
     for _ in range(steps):
         layer(torch.ones(1, 2)).sum().backward()
         optimizer.step()
+        time.sleep(0.05)
     return float(layer(torch.ones(1, 2)).sum().detach())
 """
 OPTUNA = """
@@ -50,5 +51,7 @@ def test_the_trials_of_a_sweep_add_up_and_are_named(package, tmp_path, hook, sup
     done = sweep.finish(sweep.start())
     assert done.code == 0, done.out
     assert supervisor.last().step == steps
+    totals = [obs.guess[0] for rank in supervisor.ranks for obs in rank.obs if obs.guess and obs.guess_range[1]]
+    assert totals and set(totals) == {steps}, "of all trials, once the second has begun"
     said = list(dict.fromkeys(obs.trial for rank in supervisor.ranks for obs in rank.obs))
     assert said[-1] == names[-1] and set(said) <= {*names, None}

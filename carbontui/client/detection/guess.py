@@ -121,8 +121,11 @@ class Detector:
         self.surprised = self.surprised or self.stated not in (None, (now.at, now.number))
         if claim is None:
             return None
-        if later is None or self.surprised or claim.more or not now.chain:
-            return work.opened(claim, claim.low)
+        expected = [one.expected or 0 for one in every if one.at == now.at]
+        open_ = self.surprised or claim.more or not now.chain
+        varied = now.number == 1 or min(expected) < max(expected) * (1 - NEAR)
+        if later is None or open_ or (varied if nest.swept else watch.trials):
+            return work.opened(claim, steps if nest.swept else claim.low)
         if not loops.certain(nest):
             claim = claim._replace(low=min(claim.low, steps), at_most=True)
         self.stated = (now.at, now.number) if now.number == times and not later[0] else None
@@ -168,14 +171,24 @@ class Detector:
         if totals:
             best = min(totals, key=lambda one: one.steps)
             if best.steps < ENDLESS or not best.at_most:
-                if nest.more or unsure or later is None:
+                if nest.more or unsure or later is None or self._varied(nest, best):
                     yield work.opened(best, steps)
                 else:
                     yield work.followed(best, *later)
 
+    def _varied(self, nest: loops.Nest, claim: TotalClaim) -> bool:
+        """Whether a sweep's trials may be of other sizes than the present one."""
+        trials, marks = loops.reached(nest, nest.swept), watch.trials
+        if not nest.swept or not trials:
+            return bool(marks)
+        own_, sizes = claim.steps / trials, [after - before for before, after in zip(marks, marks[1:])]
+        if not sizes or max(sizes) > own_ * (1 + NEAR):
+            return True
+        return min(sizes) < own_ * (1 - NEAR) and not nest.loops[nest.swept - 1].at_most
+
     def _nest(self, chain: Chain, steps: int, *, fits: bool = False) -> Around:
         """What is around a place; thought about again when half as many steps more are done."""
-        key = (fits, *key_of(chain))
+        key = (fits, len(watch.trials), *watch.sweeps.values(), *key_of(chain))
         known = self._nests.get(key)
         if known is None or steps > known[1] * 1.5 + 10:
             if len(self._nests) >= NESTS_MAX:
@@ -196,7 +209,8 @@ class Detector:
         left = whole / passes.period - (passes.begun - 1)
         if left < 0.5 and steps > passes.here:
             return None  # more passes than the code says
-        lasts = sorted(one for one in (*passes.each[-4:], passes.expected) if one > 0)
+        each = passes.each if nest.swept else passes.each[-4:]
+        lasts = sorted(one for one in (*each, passes.expected) if one > 0)
         here = float(passes.here)
         steady = len(lasts) and lasts[-1] - lasts[0] <= max(1, NEAR * lasts[-1])
         recent = passes.expected if not passes.each or not steady else sum(passes.each[-4:]) / len(passes.each[-4:])

@@ -26,6 +26,7 @@ from carbontui.client.detection.conditions import (
 from carbontui.client.detection.places import Chain, watch
 from carbontui.client.detection.source import Scope, dotted, last, lines, own, scopes
 from carbontui.client.detection.values import UNKNOWN, MadeOf, Reader, length
+from carbontui.client.detection.work import Trials
 from carbontui.client.readonly import attributes, is_number, truth
 
 FOLDS = ("KFold", "StratifiedKFold", "GroupKFold", "StratifiedGroupKFold", "TimeSeriesSplit", "ShuffleSplit")
@@ -78,11 +79,14 @@ class Nest(NamedTuple):
     """Batches that a step is made of, where the code says so."""
     sometimes: bool = False
     """A step is made on a condition that cannot be followed."""
+    swept: int = 0
+    """The depth of a sweep's trials, of the innermost; 0 for none."""
 
 
 class _Level(NamedTuple):
     scope: Scope
-    node: ast.AST
+    node: Any
+    """A statement, or the Trials of a sweep."""
 
 
 def nest(chain: Chain, reader: Reader, *, fits: bool = False) -> Nest:
@@ -99,6 +103,7 @@ def nest_of(stack: List[Scope], reader: Reader, fits: FrozenSet[str] = frozenset
     for number, scope in enumerate(stack):
         callee = stack[number + 1].function if number + 1 < len(stack) else None
         levels += [_Level(scope, node) for node in around(scope, callee)]
+        levels += [_Level(scope, scope.trials)] if scope.trials is not None else []
         depths[id(scope)] = len(levels)
     bounds: List[LoopBound] = []
     counters: List[StepCounter] = []
@@ -124,7 +129,8 @@ def nest_of(stack: List[Scope], reader: Reader, fits: FrozenSet[str] = frozenset
     )
     inside = stack[stack.index(first.scope) :] if first else []
     sometimes = any(on_condition(scope, reader, followed) for scope in inside)
-    return Nest(tuple(loops), tuple(bounds), ahead, more, key, tuple(counters), share, sometimes)
+    swept = max((depth for depth, level in enumerate(levels, 1) if isinstance(level.node, Trials)), default=0)
+    return Nest(tuple(loops), tuple(bounds), ahead, more, key, tuple(counters), share, sometimes, swept)
 
 
 def certain(nest_: Nest) -> bool:
@@ -162,6 +168,8 @@ class _Ends:
 
     def loop(self, depth: int, level: _Level) -> LoopAround:
         scope, node = level
+        if isinstance(node, Trials):
+            return LoopAround(0, node.times, bool(node.until), f"{node.times} trials" if node.times else "")
         times: Optional[float] = None
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.While):
@@ -178,7 +186,7 @@ class _Ends:
                 times = 1
                 self.more = any(isinstance(one, ast.Continue) for one in own(node))
         else:
-            generators = node.generators  # type: ignore[attr-defined]
+            generators = node.generators
             times = math.prod(self.times(scope, one.iter) or math.inf for one in generators)
             self.at_most = any(one.ifs for one in generators)
         for test in stops(node):
@@ -289,7 +297,7 @@ class _Ends:
         for depth, (where, node) in enumerate(self.levels):
             own_name = isinstance(node, ast.For) and name in {last(one) for one in ast.walk(node.target)}
             if own_name and where.function is scope.function and known:  # the loop's own variable
-                start = self._start_of(where, node.iter, name)  # type: ignore[attr-defined]
+                start = self._start_of(where, node.iter, name)
                 times = n - extra - start + more
                 # at the end of the body the last one has run, before it it has not
                 self.bounds.append(LoopBound(depth, depth + 1, max(1, int(times)), True, self.text))

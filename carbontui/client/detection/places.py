@@ -15,7 +15,7 @@ from collections import deque
 from types import CodeType
 from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from carbontui.client.detection.work import Stage
+from carbontui.client.detection.work import Stage, Trials
 from carbontui.client.readonly import length_of
 
 FRAMES_MAX = 60
@@ -112,6 +112,9 @@ class Stream:
 class Watch:
     """What the training thread leaves for the link's. `count` gives the steps done."""
 
+    lead_anew: Callable[[], None] = staticmethod(lambda: None)
+    """A trial begins: its first optimizer leads."""
+
     def __init__(self) -> None:
         self.count: Callable[[], int] = lambda: 0
         self.streams: Dict[Tuple[Any, ...], Stream] = {}
@@ -129,6 +132,10 @@ class Watch:
         """The last loaders made, where, and their batches then."""
         self.stages: Deque[Stage] = deque(maxlen=MARKS_MAX)
         """The last trainings of frameworks; one without an end is under way."""
+        self.sweeps: Dict[Any, Trials] = {}
+        """By the place of the script that calls the library."""
+        self.trials: List[int] = []
+        """The steps done when each trial of a sweep began."""
         self._numbers: Dict[Any, int] = {}
         """How many of them were begun at a place."""
         self.globals: Tuple[Tuple[Dict[str, Any], str], ...] = ()
@@ -153,6 +160,13 @@ class Watch:
                 self.leading = max(at_work, key=lambda one: one.marks[-1])
             values = tuple(space.get(name) for space, name in self.globals)
             self.observe = count, chain(), values, self.unsure()
+
+    def sweeps_from(self, library: str, trials: Trials) -> None:
+        """In the training thread: a library that the script has called is about to make its trials."""
+        at = chain()
+        while at and str(at[0].space.get("__name__")).partition(".")[0] == library:
+            at = at[1:]
+        self.sweeps[key_of(at)] = trials
 
     def stage_begins(self, expected: Optional[int], until: str, at: Chain) -> None:
         """In the training thread: a framework begins to train."""

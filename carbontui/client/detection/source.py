@@ -11,7 +11,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
-from carbontui.client.detection.places import Chain, Place, column_of
+from carbontui.client.detection.places import Chain, Place, column_of, key_of, watch
+from carbontui.client.detection.work import Trials
 
 SIZE_MAX = 300_000
 """Longer files are not read: parsing takes a second per megabyte, in which the training waits."""
@@ -202,6 +203,8 @@ class Scope:
     line: int = 0
     caller: Optional[Scope] = None
     call: Optional[ast.Call] = None
+    trials: Optional[Trials] = None
+    """What a library makes of the call that this function is at."""
 
     @property
     def body(self) -> ast.AST:
@@ -212,13 +215,18 @@ def scopes(chain: Chain) -> List[Scope]:
     """The functions at work whose source is known, the outermost first."""
     found: List[Scope] = []
     caller: Optional[Scope] = None
-    for place in reversed(chain):
+    called_at = 0
+    """The line of a lambda by which the next function is called."""
+    keys = key_of(chain)
+    for number, place in reversed(list(enumerate(chain))):
         name, path, module = place.code.co_name, place.code.co_filename, str(dict.get(place.space, "__name__"))
         if name == "<module>" and module == "__main__":  # what is around it only starts it: a debugger, a notebook
             found, caller = [], None
         library = module.partition(".")[0] in LIBRARIES
         no_file = path.startswith("<") and (path, module) != (COMMAND, "__main__")
         file = None if library or no_file else read(path, place.space)
+        if name == "<lambda>" and file is not None and caller is not None and file is caller.file:
+            called_at = file.at(place)
         if file is None or (name.startswith("<") and name != "<module>"):
             continue
         function: Optional[Function] = None
@@ -231,8 +239,11 @@ def scopes(chain: Chain) -> List[Scope]:
             if not same:
                 continue
             function = same[0]
-        call = _call(caller, file, function) if caller is not None and function is not None else None
-        caller = Scope(file, function, place.space, line, caller, call)
+        call = None
+        if caller is not None and function is not None:
+            call = _call(caller, file, function, called_at or caller.line)
+        called_at = 0
+        caller = Scope(file, function, place.space, line, caller, call, watch.sweeps.get(keys[number:]))
         found.append(caller)
     return found
 
@@ -241,14 +252,14 @@ def _first_lines(function: Function) -> Tuple[int, ...]:
     return function.lineno, *(one.lineno for one in function.decorator_list)
 
 
-def _call(caller: Scope, file: File, function: Function) -> Optional[ast.Call]:
-    """The call by which `caller` has come to this function."""
+def _call(caller: Scope, file: File, function: Function, line: int) -> Optional[ast.Call]:
+    """The call in this line by which `caller` has come to this function."""
     names = {function.name}
     owner = file.owner(function)
     if owner is not None and function.name in ("__init__", "__call__"):
         names.add(owner.name)
-    calls = (node for node in own(caller.body) if isinstance(node, ast.Call) and last(node.func) in names)
-    return next((node for node in calls if node.lineno <= caller.line <= (node.end_lineno or node.lineno)), None)
+    calls = (node for node in ast.walk(caller.body) if isinstance(node, ast.Call) and last(node.func) in names)
+    return next((node for node in calls if node.lineno <= line <= (node.end_lineno or node.lineno)), None)
 
 
 def lines(body: Sequence[ast.stmt], line: int) -> bool:

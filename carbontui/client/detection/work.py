@@ -50,6 +50,15 @@ class Stage(NamedTuple):
     """The frames that call it."""
 
 
+class Trials(NamedTuple):
+    """Of a sweep, as its library states them."""
+
+    times: Optional[int]
+    """None for no number."""
+    until: str = ""
+    """What may end one of them, or all, earlier; '' for nothing."""
+
+
 class FoldedWork(NamedTuple):
     """What `fold` makes of all claims."""
 
