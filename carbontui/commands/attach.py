@@ -33,12 +33,13 @@ def target_of(job: store.Job) -> Target:
     """A job as the screen opens it, with what its files say, which are its only source once it is over; the reports are
     loaded once they are asked for."""
 
-    def ending() -> tuple[tuple[str, str], ...]:
+    def ending() -> tuple[protocol.Status, tuple[tuple[str, str], ...]]:
         from carbontui.reports import run_text, story
 
+        status = job.status()
         with contextlib.suppress(story.NoStory):
-            return run_text.ending(story.build(job, status=job.status()))
-        return ()
+            return status, run_text.ending(story.build(job, status=status))
+        return status, ()
 
     told = Target(
         *(job.id, job.name, job.socket, job.status(), job.read_log, job.started_s, job.owner),

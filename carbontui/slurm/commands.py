@@ -43,10 +43,7 @@ def ask(
 
 
 def submitted(
-    command: Sequence[str],
-    *,
-    environment: Mapping[str, str] | None = None,
-    given_up: Callable[[], bool] | None = None,
+    command: Sequence[str], *, environment: Mapping[str, str] | None = None, given_up: Callable[[], bool] | None = None
 ) -> str:
     """The id of the job that this `sbatch --parsable` has submitted. Raises SlurmError, also where it ends well and
     names none: a wrapper of a site may print what it likes, before the id as well."""
