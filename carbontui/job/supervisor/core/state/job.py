@@ -204,7 +204,8 @@ class JobState:
         """Why it cannot be unloaded, where it cannot be."""
         if self.spec.inside:
             return protocol.statement("begun_inside")
-        return protocol.statement("reads_a_pipe" if self.spec.reads_once else "nothing_to_checkpoint_with")
+        without = protocol.statement("nothing_to_checkpoint_with")
+        return protocol.statement("reads_a_pipe") if self.spec.reads_once else without
 
     @property
     def waits_unloaded(self) -> bool:
