@@ -67,6 +67,7 @@ def test_a_script_begins_in_its_clean_hours_with_its_plan_as_comment(cluster, ho
 def test_without_slurm_submit_says_so_and_a_dry_run_prints_the_command(house, tmp_path):
     clean = grid(tmp_path / "grid.csv", [400] * 9 + [100] * 40)
     house.env["PATH"] = str(tmp_path)
+    (house.root / "job.sh").write_text("#!/bin/sh\n")
     done = house.cli("submit", "--grid", clean, "--work", "1h", "--", "job.sh")
     assert done.returncode == 1 and "sbatch: not found" in done.stderr
     done = house.cli("submit", "--grid", clean, "--work", "1h", "--budget", "6x", "--dry-run", "--", "job.sh")
