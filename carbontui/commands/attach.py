@@ -33,13 +33,15 @@ def target_of(job: store.Job) -> Target:
     """A job as the screen opens it, with what its files say, which are its only source once it is over; the reports are
     loaded once they are asked for."""
 
-    def ending() -> tuple[protocol.Status, tuple[tuple[str, str], ...]]:
+    def ending() -> tuple[tuple[str, str], ...]:
         from carbontui.reports import run_text, story
 
-        status = job.status()
+        due = time.monotonic() + 5.0  # its supervisor says that it is over before it has written the last of it
+        while job.alive("supervisor") and time.monotonic() < due:
+            time.sleep(0.05)
         with contextlib.suppress(story.NoStory):
-            return status, run_text.ending(story.build(job, status=status))
-        return status, ()
+            return run_text.ending(story.build(job, status=job.status()))
+        return ()
 
     told = Target(
         *(job.id, job.name, job.socket, job.status(), job.read_log, job.started_s, job.owner),

@@ -36,7 +36,7 @@ class Target:
     host: str = ""
     """Another machine, as it was named to ssh; '' for this one."""
     whole_run: Callable[[int], protocol.HistoryAnswer | None] | None = None
-    ending: Callable[[], tuple[protocol.Status, tuple[tuple[str, str], ...]]] | None = None
+    ending: Callable[[], tuple[tuple[str, str], ...]] | None = None
     """(label, text) to add to the summary of a finished job; may block."""
     elsewhere: Callable[[], BetterHost | None] | None = None
     """Of a live job: the machine on which the rest of it would emit clearly less, if there is one; may block."""

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 from carbontui import link, protocol
 from carbontui.tui.model.feed import PAST_BUCKETS, BetterHost
@@ -34,9 +33,7 @@ class LearnsPast(JobPage):
         if not self.target.over:
             await self._learn_past()
         if self.target.ending is not None:
-            # beside its last figures, which what was sent last may lack
-            status, summary.added = await asyncio.to_thread(self.target.ending)
-            self.view_state = self.view_state and replace(self.view_state, status=status)
+            summary.added = await asyncio.to_thread(self.target.ending)
         if self.view_state is not None and not self._covered:
             self._draw(self.view_state, anew=True)
 
