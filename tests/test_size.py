@@ -21,7 +21,7 @@ ROOMS = {
     "client/detection": 1_773,
     "client/frameworks": 976,
     "client/pausing": 1_547,
-    "commands": 2_405,
+    "commands": 2_407,
     "commands/support": 790,
     "extensions": 417,
     "extensions/evaluation": 1_092,
@@ -53,7 +53,7 @@ ROOMS = {
     "text": 1_602,
     "tui": 249,
     "tui/model": 837,
-    "tui/screens": 1_599,
+    "tui/screens": 1_597,
     "tui/terminal": 467,
     "tui/widgets": 1_816,
 }
