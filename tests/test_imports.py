@@ -394,3 +394,9 @@ def test_a_file_is_of_one_idea():
     lengths = {module: len(path.read_text().splitlines()) for module, path in FILE_OF.items()}
     assert {module for module, lines in lengths.items() if lines > 450} == {"carbontui.protocol"}
     assert lengths["carbontui.tui.app"] < 150
+
+
+def test_what_extensions_offer_is_read_without_a_command_line():
+    code = "import sys\nfrom carbontui import hooks\nhooks.own()\nprint('click' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "False", "every supervisor reads it"

@@ -186,9 +186,10 @@ def _zones(run: story.RunStory, work: Work) -> Comparison:
     signal = max(live, key=lambda each: (known is not None and each == known.signal, len(live[each])))
     rows = [row._replace(here=row.name.split()[0] == zone) for row in comparing.on_grids(work, live[signal])]
     own = next((row for row in rows if row.here), None)
-    best = "staying is best: no grid with a current value is cleaner"
-    others = f"{sum(map(len, live.values())) - len(rows)} zones with another signal do not compare with these"
-    return Comparison(rows, own, said=(best, others) if own is not None and own == rows[0] else (others,))
+    said = ["staying is best: no grid with a current value is cleaner"] if own is not None and own == rows[0] else []
+    if others := sum(map(len, live.values())) - len(rows):
+        said.append(f"{others} zones with another signal do not compare with these")
+    return Comparison(rows, own, said=tuple(said))
 
 
 def _budgets(run: story.RunStory, work: Work, zone: str | None, settings: config.Settings) -> Comparison:

@@ -17,7 +17,9 @@ from msgspec import structs
 
 from carbontui import cli, protocol, units
 from carbontui.account.accounts import BIN_S
+from carbontui.commands import attach
 from carbontui.commands import status as status_command
+from carbontui.job.files import store
 from carbontui.job.files.journal import Journal
 from carbontui.job.life import launch
 from carbontui.reports import charts, export, figures, formats, parts, run_text, story, totals
@@ -474,3 +476,14 @@ def test_a_live_report_holds_what_is_booked_and_not_in_a_row_yet(tmp_path):
     after = story.build(job)
     more = {part.name: part.kwh for part in after.by_state}["running"]
     assert more - {part.name: part.kwh for part in before.by_state}["running"] == pytest.approx(0.01 * runs.PUE)
+
+
+def test_an_ending_is_told_once_its_supervisor_has_written_it(home, job, monkeypatch):
+    writes, told = [], []
+    monkeypatch.setattr(attach.time, "sleep", lambda _: None)
+    monkeypatch.setattr(store.Job, "alive", lambda self, role: bool(writes) and writes.pop())
+    monkeypatch.setattr(story, "build", lambda *_, **__: told.append(len(writes)))
+    monkeypatch.setattr(run_text, "ending", lambda made: ())
+    target = attach.target_of(job)
+    writes[:] = [1] * 99  # more than one look at its status takes
+    assert target.ending() == () and told == [0]

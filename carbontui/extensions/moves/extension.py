@@ -1,12 +1,8 @@
 """`move` has a running job go on on another machine, `run --at` starts one there; `receive` is what they and a keeper
 run there, over ssh."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import click
-
-from carbontui.commands.support.command import there_option
 from carbontui.hooks import Extension, ExtensionCommand, load
 
 HERE = "carbontui.extensions.moves.commands"
@@ -20,7 +16,6 @@ EXTENSION = Extension(
     start=f"{__name__}:started",
     start_options=f"{__name__}:options",
 )
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def offered(job: Any, names: list[str]) -> dict[str, Any]:
@@ -31,8 +26,12 @@ def offered(job: Any, names: list[str]) -> dict[str, Any]:
     }
 
 
-def options(command: F) -> F:
-    """Those of `run`."""
+def options(command: Any) -> Any:
+    """Those of `run`. What they need is imported for it alone: every supervisor reads this file."""
+    import click
+
+    from carbontui.commands.support.command import there_option
+
     at = click.option("--at", help="Start on the machine of a,b,here whose grid emits least for --work.")
     return at(there_option(command))
 
