@@ -1,5 +1,6 @@
 """Nothing of ours is a single point of loss: keepers are replaced, reboots survived; stops and signals arrive."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -32,7 +33,9 @@ def kill_all(directory, *, but=()):
     pids = json.loads((directory / "job.json").read_text())["pids"]
     for role in ("keeper", "supervisor", "child"):
         if pids.get(role) and role not in but:
-            os.kill(pids[role][0], signal.SIGKILL)
+            # a child that unloaded itself may stand in the record for a moment after its end
+            with contextlib.suppress(ProcessLookupError if role == "child" else ()):
+                os.kill(pids[role][0], signal.SIGKILL)
     return pids
 
 

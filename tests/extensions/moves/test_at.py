@@ -54,7 +54,7 @@ def test_it_starts_where_the_least_is_emitted_and_files_are_as_by_hand():
         host, _, job = done.stdout.strip().partition(":")
         (here_g, _), (there_g, when) = least(n1, WORK_H * 3), least(n2, WORK_H * 3)
         assert host == "n2" and there_g < here_g
-        said = re.search(r"starts on n2 \(SE-SE3, from (\S+)", done.stderr)
+        said = re.search(r"starts on n2 \(SE-SE3, from (?:\w{3} )?(\S+)", done.stderr)
         assert said and "n3" in done.stderr, done.stderr
         near = {time.strftime("%H:%M", time.localtime(when + 60 * minutes)) for minutes in range(-11, 12)}
         assert said[1] in near, (said[1], near)
