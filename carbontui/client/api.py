@@ -67,8 +67,9 @@ def report(
     told["total"] = int(whole) if whole is not None and 0 < whole <= _COUNT_MAX else None
     if metrics is not None:
         with contextlib.suppress(Exception):  # no exception here may end a training
-            pairs = ((_word(key), _number(value)) for key, value in list(metrics.items())[:_METRICS_MAX])
-            told["metrics"] = {key: value for key, value in pairs if value is not None}
+            pairs = ((str(key)[:64], _number(value)) for key, value in list(metrics.items())[:_METRICS_MAX])
+            # a lone surrogate would invalidate the whole message for every reader of the wire
+            told["metrics"] = {k.encode(errors="replace").decode(): v for k, v in pairs if v is not None}
     with gate.cond:
         gate.facts.update((key, value) for key, value in told.items() if value is not None)
         if value is not None:
@@ -106,7 +107,9 @@ def paused() -> bool:
 
 
 def level() -> Optional[str]:
-    """The level in force: "run", "duty", "pause" or "unload"; None without a supervisor."""
+    """The level in force: "run", "duty", "pause" or "unload"; None without a supervisor, and until it has answered."""
+    with contextlib.suppress(Exception):  # no thread may be started
+        gate.meet()
     return gate.level()
 
 
@@ -132,11 +135,6 @@ def _float(value: Any) -> Optional[float]:
 def _number(value: Any) -> Optional[float]:
     number = _float(value)
     return number if number is not None and math.isfinite(number) else None
-
-
-def _word(key: Any) -> str:
-    """A name that every reader of the wire accepts: a lone surrogate would invalidate the whole message."""
-    return str(key)[:64].encode(errors="replace").decode()
 
 
 def _env_count(name: str, default: int = 0) -> int:
@@ -235,9 +233,8 @@ def _unloaded_before() -> bool:
     The marker detects this: the keeper removes it before it restarts the command. Ranks on other hosts do not see it,
     and all must exit together.
     """
-    path = os.environ.get("CARBONTUI_MARKER", "")
     here = _env_count("LOCAL_WORLD_SIZE", 1) == _env_count("WORLD_SIZE", 1)
-    return here and os.path.exists(path)
+    return here and os.path.exists(os.environ.get("CARBONTUI_MARKER", ""))
 
 
 def _goodbye(pid: int, parent: int) -> None:

@@ -23,8 +23,9 @@ from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.curves import public
 
 WORK_S, DAY_S = 10 * 3600.0, 24 * 3600.0
-SECONDS = 45.0
-"""Wall seconds of the day; its clock goes with the steps of the training, so a busy machine takes longer."""
+SECONDS, ASIDE_S = 45.0, 5.0
+"""Wall seconds of it all, and those of them before the first step and after the last; the day's clock goes with the
+steps of the training, so a busy machine takes longer."""
 START = "2020-04-14T16:00:00Z"
 """A Tuesday evening in April 2020: the peak is ahead, then a night and a sunny noon; that evening's forecast was off
 by 9 %, inside its band throughout."""
@@ -44,16 +45,16 @@ def has_boards() -> bool:
 
 def day(name: str, seconds: float, *, real: bool = False, boards: int = 1) -> options.Options:
     """A job of 10 h within 24 h of the recorded day, in about so many seconds. Raises LaunchError."""
-    torch = importlib.util.find_spec("torch") is not None
-    script = paths.shipped("examples/train_charlm.py" if torch else "examples/train_numpy.py")
-    small = ("--d-model", "48", "--layers", "1", "--batch", "8") if torch else ()
-    speed = DAY_S / seconds
+    charlm = ("charlm", "--d-model", "48", "--layers", "1", "--batch", "8")
+    model, *small = charlm if importlib.util.find_spec("torch") else ("numpy",)
+    train = str(paths.shipped(f"examples/train_{model}.py"))
+    speed = DAY_S / (seconds - ASIDE_S)
     steps = round(WORK_S / speed / PACE_S)
     origin = time.time()
     home = launch.claim(name, (), numbered=True)
     return options.Options(
         **home,
-        argv=(sys.executable, str(script), "--steps", str(steps), "--pace", str(PACE_S), *small),
+        argv=(sys.executable, train, "--steps", str(steps), "--pace", str(PACE_S), *small),
         cwd=home["dir"],
         created_s=origin,
         by=link.whoami(),
@@ -81,11 +82,11 @@ def demo(seconds: float, detach: bool) -> None:
     """
     with refused("", launch.LaunchError):
         spec = day("demo", seconds, real=has_boards())
-        numpy = spec.argv[1].endswith("numpy.py")
-        model = 'a small NumPy model (PyTorch: pip install "carbontui[demo]")' if numpy else "a small PyTorch model"
+        numpy = 'NumPy model (PyTorch: pip install "carbontui[demo]")'
+        model = numpy if spec.argv[1].endswith("numpy.py") else "PyTorch model"
         click.echo(
-            f"{spec.steps} steps of {model} stand for 10 h of training; 24 h of recorded German grid data, replayed "
-            f"{DAY_S / seconds:.0f} times faster than real time, take about {seconds:.0f} s",
+            f"{spec.steps} steps of a small {model} stand for 10 h of training; 24 h of recorded German grid data, "
+            f"replayed {DAY_S / (seconds - ASIDE_S):.0f} times faster than real time, take about {seconds:.0f} s",
             err=True,
         )
         run.start_and_follow(spec, detach=detach, hold=False, left_code=0)

@@ -279,13 +279,28 @@ def test_importing_starts_nothing(supervisor, launch, finish):
         import os, sys, threading
         before = set(os.listdir("/proc/self/fd"))
         import carbontui
-        carbontui.report(loss=1.0); carbontui.on_checkpoint(print); carbontui.paused(); carbontui.level()
+        carbontui.report(loss=1.0); carbontui.on_checkpoint(print); carbontui.paused()
         assert threading.active_count() == 1 and set(os.listdir("/proc/self/fd")) == before
         assert not {"asyncio", "torch", "numpy", "msgspec", "click", "platformdirs"} & set(sys.modules)
         """
     )
     finish(process)
     assert supervisor.ranks == []
+
+
+def test_a_script_that_asks_for_its_level_before_its_first_step_is_answered(supervisor, launch, finish):
+    process = launch(
+        """
+        import carbontui, time
+        due = time.monotonic() + 20
+        while carbontui.level() != "pause" and time.monotonic() < due:
+            time.sleep(0.01)
+        print("heard", carbontui.level())
+        """
+    )
+    supervisor.wait(lambda: supervisor.last())
+    supervisor.want("pause")
+    assert "heard pause" in finish(process)
 
 
 def test_the_child_of_a_fork_is_silent_and_the_parent_goes_on(supervisor, launch, finish):

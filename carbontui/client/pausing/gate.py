@@ -57,7 +57,7 @@ class Gate:
         self.seen_gen = 0
         self.connected = False
         self.on_first: Optional[Callable[[], None]] = None
-        """Called once, in the training thread, at the first step."""
+        """Called once, by `meet()`."""
         self.on_boundary: Optional[Callable[[], None]] = None
         """Called whenever the counter sends the training thread here, before anything else."""
         self.on_change: Callable[[], None] = lambda: None
@@ -102,9 +102,7 @@ class Gate:
             self.explicit.arm(FAR)
             self.hooked.arm(FAR)
             return
-        first, self.on_first = self.on_first, None
-        if first is not None:
-            first()
+        self.meet()
         if self.saving or self.capturing():  # a step inside a checkpoint function is not a boundary
             return
         if self.on_boundary is not None:
@@ -116,6 +114,12 @@ class Gate:
         finally:
             if not self.leaving:
                 self._set_state("running")
+
+    def meet(self) -> None:
+        """Start the link, once: at the first step, or where the script asks for its level before."""
+        first, self.on_first = self.on_first, None
+        if first is not None:
+            first()
 
     def _on_want(self) -> None:
         while True:

@@ -16,6 +16,7 @@ from carbontui.job.supervisor.core.state.job import Totals
 from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.view import notices
 from carbontui.power.messages import Readings
+from carbontui.protocol import statement
 
 SEEN = inputs(NOW_S + 4000.0, boards=(board(),))
 
@@ -62,6 +63,10 @@ def test_no_end_is_told_of_a_job_that_is_over_or_whose_grid_nobody_knows():
     assert expected_end.at_end(assumed, SEEN).gco2_g > 100.0
     assert expected_end.source(assumed, SEEN).parts["full_assumed"]
     assert expected_end.at_end(replace(known, outlook=None), SEEN) is None
+    planless, young = replace(known, plan=None), replace(SEEN, uptime_s=5.0)
+    assert expected_end.at_end(planless, young) is None, "its first plan is being made: it may save"
+    assert expected_end.at_end(replace(planless, plan_fault=statement("no_new_plan", why="")), young) is not None
+    assert expected_end.at_end(planless, replace(SEEN, uptime_s=20.0)) is not None
     assert expected_end.at_end(replace(known, decision=decided("done", "full", "exited", "x")), SEEN) is None
 
 

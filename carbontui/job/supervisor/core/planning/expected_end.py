@@ -11,7 +11,7 @@ from carbontui.account import expected_end as account
 from carbontui.account.accounts import band
 from carbontui.account.expected_end import WorkSegment
 from carbontui.grid.types import GridForecast
-from carbontui.job.supervisor.core.planning import machine
+from carbontui.job.supervisor.core.planning import finish, machine
 from carbontui.job.supervisor.core.planning.course import CourseAhead, Segment, course, if_planned
 from carbontui.job.supervisor.core.state import boards
 from carbontui.job.supervisor.core.state.inputs import Inputs
@@ -98,7 +98,9 @@ def statement(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[prot
     """The account at this moment, and the expected totals at its end."""
     # the boards are not read yet: without them the rest would draw what the host draws
     unreadable = boards.unread(inputs) or (not inputs.devices and boards.unseen(state.boards, inputs))
-    rest = None if unreadable else at_the_wall(state, inputs, ahead)
+    # nor what the first plan will say: until then the work would seem to run through
+    early = state.plan is None and finish.plan_due(state, inputs)
+    rest = None if unreadable or early else at_the_wall(state, inputs, ahead)
     end = None if rest is None else _at_end(state, inputs, ahead, rest)
     used = so_far(state)
     if rest is None or end is None:

@@ -78,15 +78,18 @@ def planned(state: JobState, inputs: Inputs) -> PlannedLevel:
     return says if says.level is not None and not untried else says._replace(level=FULL)
 
 
+def plan_due(state: JobState, inputs: Inputs) -> bool:
+    """Whether the first plan is being made."""
+    return inputs.uptime_s < FIRST_PLAN_S and state.plan_fault is None and why_no_shifting(state, inputs) is None
+
+
 def _first_plan_is_near(state: JobState, inputs: Inputs) -> bool:
-    if state.plan_fault is not None or inputs.child.state not in ("waiting", "unloaded"):
-        return False
-    if state.tried.result is not None:  # its measurements have just become known
-        ended = state.decision.state in ("waiting", "unloaded")
-        near = not ended or inputs.mono_s - state.changed_mono_s < FIRST_PLAN_S
-    else:
-        near = inputs.child.state == "waiting" and inputs.uptime_s < FIRST_PLAN_S
-    return near and why_no_shifting(state, inputs) is None
+    if state.tried.result is None:
+        return inputs.child.state == "waiting" and plan_due(state, inputs)
+    # its measurements have just become known
+    near = state.decision.state not in ("waiting", "unloaded") or inputs.mono_s - state.changed_mono_s < FIRST_PLAN_S
+    held = inputs.child.state in ("waiting", "unloaded") and state.plan_fault is None
+    return near and held and why_no_shifting(state, inputs) is None
 
 
 def must_run(state: JobState, inputs: Inputs) -> bool:
