@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_179
+WHOLE = 51_149
 FILES = 440
 ROOMS = {
     "": 1_896,
@@ -21,20 +21,20 @@ ROOMS = {
     "client/detection": 1_773,
     "client/frameworks": 976,
     "client/pausing": 1_547,
-    "commands": 2_408,
+    "commands": 2_403,
     "commands/support": 790,
     "extensions": 417,
     "extensions/evaluation": 1_092,
     "extensions/fleet": 1_107,
     "extensions/llm": 143,
-    "extensions/moves": 882,
+    "extensions/moves": 1_196,
     "extensions/site": 912,
     "grid": 2_699,
     "grid/providers": 1_326,
     "job": 7,
-    "job/files": 1_073,
-    "job/keeper": 1_702,
-    "job/life": 899,
+    "job/files": 974,
+    "job/keeper": 1_523,
+    "job/life": 909,
     "job/supervisor": 299,
     "job/supervisor/core": 4_808,
     "job/supervisor/record": 1_440,
@@ -47,9 +47,9 @@ ROOMS = {
     "power/agent": 1_117,
     "power/backends": 1_050,
     "power/limit": 915,
-    "reports": 1_865,
+    "reports": 1_797,
     "slurm": 674,
-    "system": 918,
+    "system": 915,
     "text": 1_602,
     "tui": 249,
     "tui/model": 837,
