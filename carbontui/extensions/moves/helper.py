@@ -68,7 +68,7 @@ class Helper:
         try:
             self._apply_order(order)
             self.tick(time.monotonic())
-        except OSError as error:  # nothing has changed then
+        except OSError as error:
             log(f"{places.NAME} could not be written: {error}")
         self.tell()
 
@@ -125,10 +125,7 @@ class Helper:
         lease_s = order.ends - at.now_s if order.lease_s is None else order.lease_s
         terms = Grant(order.token, lease_s, order.margin_s)
         self.places = lease.granted(self.places, terms, at._replace(now_s=order.ends - lease_s))
-        try:
-            places.write(self._dir, self.places)
-        except OSError as error:  # a successor of ours has less of it than we
-            log(f"{places.NAME} could not be written: {error}")
+        places.write(self._dir, self.places)  # where it cannot be, a successor of ours has less of it than we
 
     def _keep(self, new: Places) -> None:
         """Nothing counts before it is on disk, and then all that is. Raises OSError."""
@@ -150,8 +147,7 @@ class Helper:
         """Do what is due. Raises OSError where it cannot be written down."""
         if self._order.to and now > self._until:
             self._move(MoveTo())
-        watched = not self.places.holder and self.places.leased
-        if watched and lease.left_s(self.places, places.now()) <= 0.0:
+        if not self.places.holder and self.places.leased and lease.left_s(self.places, places.now()) <= 0.0:
             self._take_back(self._watch.recall or "its lease has ended")
         elif self._call is None and (self._order.to or self.places.call) and now >= self._due and self._ended is None:
             confirmed = self._watch.settled or self._reached == "yes"
@@ -249,9 +245,6 @@ async def serve(directory: str, fd: int) -> None:
     """Until the keeper is gone, which starts another."""
     reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=fd))
 
-    def say(permit: Permit) -> None:
-        writer.write(json.dumps(permit._asdict()).encode() + b"\n")
-
     async def beat() -> None:
         while True:
             try:
@@ -261,7 +254,7 @@ async def serve(directory: str, fd: int) -> None:
             helper.tell()
             await asyncio.sleep(BEAT_S)
 
-    helper = Helper(directory, say)
+    helper = Helper(directory, lambda permit: writer.write(json.dumps(permit._asdict()).encode() + b"\n"))
     beats = asyncio.ensure_future(beat())
     async for line in reader:
         if (order := decode_order(line)) is not None:

@@ -267,7 +267,7 @@ class Transfer:
             self.known.token + 1,
             peer=self.status.host,
             host=self.status.host,
-            zone=self.options.zone or "",
+            zone=receiving.zone_of(self.options),
             boot=proc.boot_id(),
             since=self.options.created_s,
             until=self._began_s,
@@ -281,7 +281,8 @@ class Transfer:
 
     def hand_over(self) -> None:
         """One durable write here, and it is the other machine's. Raises NotMoved."""
-        zone, terms = self.options.zone or "", (self.lease_s is not None, self.lease_s or places.LEASE_S, self._start_s)
+        zone = receiving.zone_of(self.options)
+        terms = self.lease_s is not None, self.lease_s or places.LEASE_S, self._start_s
         order = HandOver(zone, self.options.created_s, self._began_s, self.status.step, *terms, self._starts)
         self._left.set()
         self._beats.join()  # what comes after the hand-over is no part of this move

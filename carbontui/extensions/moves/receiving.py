@@ -125,6 +125,11 @@ def incoming(job: str) -> Path:
     return paths.state_dir() / "incoming" / job
 
 
+def zone_of(options: opts.Options) -> str:
+    """A machine's grid zone; where it names an intensity alone, that; '' where it knows neither."""
+    return options.zone or (f"{known:g} g/kWh" if (known := options.intensity_g_per_kwh) is not None else "")
+
+
 def follow(path: str, roots: Mapping[str, str]) -> str:
     """The same place on this machine: `roots` are folders there and here, the innermost first."""
     for there, here in roots.items():
@@ -410,7 +415,7 @@ def _install(job: str, here: store.Job | None, right: places.Places) -> None:
     *before, stay = right.places
     now_s = time.time()
     took_s = max(0.0, now_s - (before[-1].until or now_s)) if before else 0.0
-    stay = stay._replace(boot=proc.boot_id(), since=now_s, took_s=took_s, zone=opts.load(incoming(job)).zone or "")
+    stay = stay._replace(boot=proc.boot_id(), since=now_s, took_s=took_s, zone=zone_of(opts.load(incoming(job))))
     try:
         places.write(incoming(job), right._replace(places=(*before, stay)))
         paths.private_dir(paths.jobs_dir())

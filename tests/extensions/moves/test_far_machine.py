@@ -107,6 +107,12 @@ def test_an_answer_that_never_ends_is_given_up(transfer, tmp_path):
         transfer.check()
 
 
+def test_a_place_without_a_zone_has_the_intensity_that_its_machine_names(transfer):
+    named = msgspec.structs.replace(transfer.options, zone=None, intensity_g_per_kwh=250.0)
+    assert receiving.zone_of(named) == "250 g/kWh"
+    assert receiving.zone_of(msgspec.structs.replace(named, zone="DE")) == "DE"
+
+
 def test_a_pipe_where_a_file_is_to_go_is_named_and_not_opened(tmp_path):
     os.mkfifo(tmp_path / "train.py")
     _, changed = receiving.compare(str(tmp_path), [("train.py", 0, 1)], been=False)
