@@ -18,7 +18,7 @@ from carbontui.grid.http import GridError
 from carbontui.job.files import runlog, store
 from carbontui.job.terms import spec
 from carbontui.job.terms.clock import Clock
-from carbontui.reports import figures, formats, run_text, story, totals
+from carbontui.reports import export, figures, formats, run_text, story, totals
 from carbontui.system import streams
 from carbontui.text import figures as form
 
@@ -68,6 +68,9 @@ def _write(path: str, text: str) -> None:
     "--model-card", metavar="FILE", help="Its co2_eq_emissions for a Hugging Face model card ('-': to stdout)."
 )
 @click.option("--training-type", metavar="T", help="With --model-card, like pre-training or fine-tuning.")
+@click.option("--sci", metavar="FILE", help="Its Software Carbon Intensity, ISO/IEC 21031 ('-': to stdout).")
+@click.option("--per", type=click.Choice(get_args(export.Per)), default="step", show_default=True, help="With --sci.")
+@click.option("--annex-xi", metavar="FILE", help="Time, energy and compute for the EU AI Act ('-': to stdout).")
 @click.option("--revise", is_flag=True, help="For a finished job: first apply the grid source's revised values.")
 @click.option("--methods", is_flag=True, help="A sentence to cite, a paragraph for a paper, and what it ran on.")
 @click.option("--explain", "told_why", is_flag=True, help="What it did, and why, in a few sentences.")
@@ -96,7 +99,9 @@ def _report(job: str | None, asked: dict[str, Any]) -> None:
     exports: tuple[tuple[str | None, Callable[[story.RunStory], str]], ...] = (
         (asked["html"], formats.html),
         (asked["table"], formats.table),
-        (asked["model_card"], lambda run: formats.model_card(run, asked["training_type"])),
+        (asked["model_card"], lambda run: export.model_card(run, asked["training_type"])),
+        (asked["sci"], lambda run: export.sci(run, asked["per"])),
+        (asked["annex_xi"], export.annex_xi),
     )
     for path, written in exports:
         if path is not None:
@@ -116,10 +121,10 @@ def _report(job: str | None, asked: dict[str, Any]) -> None:
 
 def _emissions(path: str, run: story.RunStory) -> None:
     if path == "-":
-        _write(path, formats.codecarbon(run))
+        _write(path, export.codecarbon(run))
         return
-    with refused("", formats.NotThatFile), refused(f"{path}: ", OSError, code=1):
-        formats.append(Path(path), run)
+    with refused("", export.NotThatFile), refused(f"{path}: ", OSError, code=1):
+        export.append(Path(path), run)
 
 
 def _print(run: story.RunStory) -> None:

@@ -1,29 +1,21 @@
-"""The run as Markdown, CSV and JSON, as one self-contained HTML page (no request, no script, fit to print and to send),
-as a row of CodeCarbon's emissions.csv, and as a model card's block, all from the same figures.
-
-Every field of the last is a figure of the journal, whose row is named beside it, or "unknown". Nothing is filled in.
-"""
+"""The run as Markdown, CSV and JSON, and as one self-contained HTML page (no request, no script, fit to print and to
+send), all from the same figures."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
-import os
 from dataclasses import asdict
 from importlib import resources
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from carbontui import units
-from carbontui.account.boundary import IDLE
-from carbontui.grid import zones
 from carbontui.reports import charts, figures, run_text
 from carbontui.reports.figures import at_digits, split_numbers
-from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart, kind_of, rounded
+from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart, rounded
 from carbontui.reports.story import RunStory
 from carbontui.text import figures as form
 from carbontui.text.plan import proof
@@ -207,136 +199,3 @@ def _bands(story: RunStory) -> str:
         "80 %: the errors of mean full-speed watts and of the mean step time, as they varied in this run, of forecasts"
         " used in place of values, and of typical days; values that a source published as realised are taken as exact"
     )
-
-
-# --- in the columns and forms of others ---
-
-CODECARBON_COLUMNS = (
-    "timestamp", "project_name", "run_id", "experiment_id", "duration", "emissions", "emissions_rate", "cpu_power",
-    "gpu_power", "ram_power", "cpu_energy", "gpu_energy", "ram_energy", "energy_consumed", "water_consumed",
-    "country_name", "country_iso_code", "region", "cloud_provider", "cloud_region", "os", "python_version",
-    "codecarbon_version", "cpu_count", "cpu_model", "gpu_count", "gpu_model", "longitude", "latitude", "ram_total_size",
-    "tracking_mode", "cpu_utilization_percent", "gpu_utilization_percent", "ram_utilization_percent", "ram_used_gb",
-    "on_cloud", "pue", "wue",
-)  # fmt: skip
-"""Those of CodeCarbon 3.3.2 (MIT licence), in its order and units: kWh, kg CO2, watts, seconds. A column is empty where
-the journal has no value: a board that was never read must not appear with 0 W."""
-
-
-FORMULA = "=+-@\t\r\n\uff1d\uff0b\uff0d\uff20"
-"""A spreadsheet reads a cell that begins with one of these as a formula (OWASP, CSV injection); the wide forms, too."""
-
-
-class NotThatFile(ValueError):
-    """A file to append to that has other columns."""
-
-
-def codecarbon_row(story: RunStory) -> dict[str, str]:
-    """By column. Energies include the PUE, as CodeCarbon's do, and add up to `energy_consumed`: what a machine draws
-    besides boards and memory stands with its CPU, and what idles anyway is in no part. CodeCarbon writes on a file only
-    where it has exactly its columns, so boundary, band and the whole machine stand in the free text of one."""
-    kinds = [kind for kind in ("ram", "gpu", "cpu") if kind in story.by_kind]
-    kwh = rounded([story.by_kind[kind] for kind in kinds], story.energy_wall_kwh, KWH_DIGITS)
-    names = sorted({gpu.name for gpu in story.status.gpus})
-    known = {
-        "timestamp": units.iso(story.end_s)[:19],
-        "project_name": _text(story.status.name),
-        "run_id": story.status.job,
-        "experiment_id": _in_words(story),
-        "duration": f"{story.elapsed_s:.3f}",
-        "energy_consumed": f"{story.energy_wall_kwh:.9f}",
-        "gpu_count": str(len(story.status.gpus)) if story.status.gpus else "",
-        "gpu_model": _text(" + ".join(names)),
-        "region": _text(story.options.zone or ""),
-        "tracking_mode": "process",
-        "pue": f"{story.options.pue:g}",
-    }
-    for kind, energy in zip(kinds, kwh, strict=True):
-        same = (part.seconds for part in story.by_device if part.name != IDLE and kind_of(part.name) == kind)
-        known[f"{kind}_energy"] = f"{energy:.{KWH_DIGITS}f}"
-        if (seconds := max(same, default=0.0)) > 0:
-            known[f"{kind}_power"] = f"{energy * units.J_PER_KWH / seconds:.3f}"
-    if story.gco2_g is not None:
-        known["emissions"] = f"{story.gco2_g / 1000:.9f}"
-        known["emissions_rate"] = f"{story.gco2_g / 1000 / story.elapsed_s:.12f}" if story.elapsed_s > 0 else ""
-    return {column: known.get(column, "") for column in CODECARBON_COLUMNS}
-
-
-def _in_words(story: RunStory) -> str:
-    """'always-on: energy above idle, 0.4 to 0.6 kWh; whole machine 0.7 kWh, 0.6 to 0.8 kWh'."""
-    known = disclosed(story)
-    (lo, hi), whole = known["energy_band_kwh"], known["whole_machine"]
-    band = "" if lo is None else f", {lo} to {hi} kWh"
-    beside = whole and f"; whole machine {whole['energy_kwh']} kWh, {whole['lo_kwh']} to {whole['hi_kwh']} kWh"
-    return f"{known['boundary']}{band}{beside or ''}"
-
-
-def _text(name: str) -> str:
-    """An untrusted name as a cell that every reader takes as text: prefixed with OWASP's quote where needed."""
-    shown = units.printable(name)
-    return f"'{shown}" if name.startswith(tuple(FORMULA)) else shown
-
-
-def codecarbon(story: RunStory) -> str:
-    """Header and row."""
-    out = io.StringIO()
-    rows = csv.DictWriter(out, CODECARBON_COLUMNS, lineterminator="\n")
-    rows.writeheader()
-    rows.writerow(codecarbon_row(story))
-    return out.getvalue()
-
-
-def append(path: Path, story: RunStory) -> None:
-    """Append a row to the file, as CodeCarbon does; a new file gets the header first.
-
-    Raises OSError, and NotThatFile where the file has other columns.
-    """
-    whole = codecarbon(story)
-    header, line = whole.split("\n", 1)
-    with path.open("ab+") as file:
-        file.seek(0)
-        # a device has no end, and another program's file may have no line
-        first = file.readline(len(header) + 2).rstrip(b"\r\n")
-        if not first:
-            file.write(whole.encode())
-        elif first != header.encode():
-            raise NotThatFile(f"{path} has other columns than CodeCarbon 3.3.2 writes; name a new file")
-        else:
-            file.seek(-1, os.SEEK_END)
-            ends = file.read(1) == b"\n"
-            file.write((line if ends else f"\n{line}").encode())
-
-
-UNKNOWN = "unknown"
-
-
-def model_card(story: RunStory, training_type: str | None) -> str:
-    """The `co2_eq_emissions` block of a Hugging Face model card (docs: Model cards, CO2 emissions): YAML, emissions in
-    grams. Each line's comment names its row."""
-    zone = story.options.zone
-    place = UNKNOWN if not zone else f"{zone} ({known.name})" if (known := zones.every().get(zone)) else zone
-    sources = "; ".join(story.sources) or UNKNOWN
-    fields: list[tuple[str, Any, str]] = [
-        ("emissions", _g(story.gco2_g), "journal state accounts.gco2_g, in grams"),
-        ("source", f"carbontui {story.version}: {figures.metered(story)}; grid: {sources}", "journal energy, grid"),
-        ("boundary", json.dumps(disclosed(story)), "spec.json boundary, snapshot whole_machine"),
-        ("training_type", training_type or UNKNOWN, "--training-type"),
-        ("geographical_location", place, "spec.json zone"),
-        ("hardware_used", figures.hardware(story) or UNKNOWN, "snapshot gpus"),
-    ]
-    lines = [f"  {name}: {json.dumps(value, ensure_ascii=False)}  # {row}" for name, value, row in fields]
-    return "\n".join(["co2_eq_emissions:", *lines, ""])
-
-
-def disclosed(story: RunStory) -> dict[str, Any]:
-    """What belongs to an energy: its boundary, its band in kWh, and the whole machine's figure beside it."""
-    used, whole = story.account.so_far, story.status.whole_machine
-    return {
-        "boundary": f"{story.options.boundary}: energy {figures.counted(story)}",
-        "energy_band_kwh": [used.energy_wall_lo_kwh, used.energy_wall_hi_kwh],
-        "whole_machine": None if whole is None else msgspec.structs.asdict(whole),
-    }
-
-
-def _g(grams: float | None) -> float | str:
-    return UNKNOWN if grams is None else round(grams, GRAM_DIGITS)

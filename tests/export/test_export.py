@@ -13,7 +13,7 @@ import runs
 from carbontui import cli
 from carbontui.account.boundary import KINDS
 from carbontui.job.terms import spec
-from carbontui.reports import formats, story
+from carbontui.reports import export, formats, story
 from carbontui.text import sources
 
 
@@ -28,7 +28,7 @@ def told(job):
 
 
 def test_a_row_of_emissions_csv_adds_up_and_agrees_with_the_status(job, told):
-    row, status = formats.codecarbon_row(told), job.status()
+    row, status = export.codecarbon_row(told), job.status()
     assert float(row["energy_consumed"]) == status.energy_wall_kwh and row["emissions"] == f"{status.gco2_g / 1000:.9f}"
     parts = sum(float(row[f"{name}_energy"] or 0) for name in ("cpu", "gpu", "ram"))
     assert parts == pytest.approx(status.energy_wall_kwh, abs=1e-8)
@@ -43,7 +43,7 @@ def test_a_row_of_emissions_csv_adds_up_and_agrees_with_the_status(job, told):
 @pytest.mark.parametrize("host_w", [None, 250.0])
 def test_parts_add_up_to_the_total_whatever_counts(tmp_path, boundary, host_w):
     made = story.build(runs.make(tmp_path, gpus=2, boundary=boundary, host_w=host_w))
-    row = formats.codecarbon_row(made)
+    row = export.codecarbon_row(made)
     parts = {name: float(row[f"{name}_energy"] or 0) for name in ("cpu", "gpu", "ram")}
     assert f"{sum(parts.values()):.9f}" == row["energy_consumed"] and min(parts.values()) >= 0
     boards_kwh, counted_s = made.energy_gpu_kwh * made.options.pue, sum(phase[1] for phase in runs.DAY)
@@ -62,18 +62,18 @@ def test_rows_are_added_to_a_file_of_these_columns_and_to_no_other(job, told, tm
         rows = list(csv.DictReader(opened))
     assert (
         len(rows) == 2
-        and rows[0] == rows[1] == formats.codecarbon_row(told)
-        and tuple(rows[0]) == formats.CODECARBON_COLUMNS
+        and rows[0] == rows[1] == export.codecarbon_row(told)
+        and tuple(rows[0]) == export.CODECARBON_COLUMNS
     )
     other = tmp_path / "other.csv"
     other.write_text("timestamp,project_name\n")
-    with pytest.raises(formats.NotThatFile, match="other columns"):
-        formats.append(other, told)
+    with pytest.raises(export.NotThatFile, match="other columns"):
+        export.append(other, told)
     assert other.read_text() == "timestamp,project_name\n"
     other.write_bytes(b"\xff\xfe no text\n")
     for alien in (other, Path("/dev/full")):  # the latter is read without an end
-        with pytest.raises(formats.NotThatFile, match="other columns"):
-            formats.append(alien, told)
+        with pytest.raises(export.NotThatFile, match="other columns"):
+            export.append(alien, told)
 
 
 def test_the_json_names_the_job_and_step_of_slurm(told):

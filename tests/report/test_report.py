@@ -22,7 +22,7 @@ from carbontui.commands import status as status_command
 from carbontui.job.files import store
 from carbontui.job.files.journal import Journal
 from carbontui.job.life import launch
-from carbontui.reports import charts, figures, formats, parts, run_text, story, totals
+from carbontui.reports import charts, export, figures, formats, parts, run_text, story, totals
 from carbontui.text import account
 from carbontui.text import figures as form
 
@@ -66,11 +66,11 @@ def test_values_of_a_persons_file_are_not_called_direct_emissions(tmp_path):
 def test_no_name_becomes_a_formula_in_a_spreadsheet(told, name):
     gpu = protocol.Gpu("GPU-a", name)
     others = replace(told, status=structs.replace(told.status, name=name, gpus=(gpu,)))
-    row, plain = formats.codecarbon_row(others), formats.codecarbon_row(told)
+    row, plain = export.codecarbon_row(others), export.codecarbon_row(told)
     assert row["project_name"] == row["gpu_model"] == f"'{units.printable(name)}"
     assert plain["project_name"] == "train.py" and plain["emissions"] == row["emissions"]
     less = replace(told, gco2_g=-5.0)
-    assert float(formats.codecarbon_row(less)["emissions"]) == -0.005, "a number stays one"
+    assert float(export.codecarbon_row(less)["emissions"]) == -0.005, "a number stays one"
 
 
 def test_every_form_prints_the_same_figures(told, home, job):
@@ -336,7 +336,7 @@ def test_status_journal_report_epochs_table_and_exports_agree_to_the_last_digit(
     }
     for name, (energy, emitted) in sums.items():
         assert (f"{energy:.9f}", f"{emitted:.6f}") == (kwh, grams), name
-    carbon = formats.codecarbon_row(made)
+    carbon = export.codecarbon_row(made)
     assert carbon["energy_consumed"] == kwh and f"{float(carbon['emissions']) * 1000:.6f}" == grams
     assert "Per epoch" in formats.html(made) and "## Per epoch" in formats.markdown(made)
     # a paused hour belongs to the epoch it fell into: later epochs are no cheaper for having been waited for

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import os
 import subprocess
 import sys
+import time
 from typing import NamedTuple, TypeVar
 
 import click
@@ -21,10 +23,12 @@ from carbontui.extensions.moves import lease, receiving
 from carbontui.extensions.moves.moving import NotMoved, Transfer
 from carbontui.job.files import store
 from carbontui.job.terms import records
+from carbontui.job.terms.budget import parse_until
 from carbontui.reports import elsewhere
 from carbontui.reports.story import NoStory
 from carbontui.system import ssh
 from carbontui.text import account as words
+from carbontui.text import figures
 from carbontui.tui.model.feed import BetterHost
 
 T = TypeVar("T")
@@ -35,8 +39,12 @@ T = TypeVar("T")
 @there_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Only check, and say what would be copied.")
+@click.option("--when-cleaner", is_flag=True, help="Wait until that machine's grid is cleaner for the work left.")
+@click.option("--by", help="With --when-cleaner: until when to wait, like 18:00; then it stays.")
 @click.option("--for-good", is_flag=True, help="Never take it back, even if that machine dies.")
-def move(words: tuple[str, ...], there: str, yes: bool, dry_run: bool, for_good: bool) -> None:
+def move(
+    words: tuple[str, ...], there: str, yes: bool, dry_run: bool, when_cleaner: bool, by: str | None, for_good: bool
+) -> None:
     """Have a job go on on another machine: carbontui move JOB user@host
 
     Unloads it at a step, copies the working directory (but what git ignores) and its checkpoint by rsync over ssh, and
@@ -51,10 +59,19 @@ def move(words: tuple[str, ...], there: str, yes: bool, dry_run: bool, for_good:
     with refused():
         if ssh.place(place).job is not None:
             raise ValueError(f"{place!r} names a job; give the machine alone, like user@host")
+    by_s = math.inf
+    if by is not None:
+        with refused("--by: "):
+            at_s = parse_until(by, time.time())
+            if isinstance(at_s, str) or at_s <= time.time() or not when_cleaner:
+                raise ValueError(f"{by!r}: a time to come, with --when-cleaner")
+            by_s = at_s
     asked = functools.partial(talk.ask, job)
     with refused("", NotMoved, code=1), host_of(place, there) as host, Transfer(job, host, lease_s, asked) as transfer:
         transfer.check()
         click.echo(transfer.said())
+        if when_cleaner:
+            await_cleaner(transfer, there, by_s, read_only=dry_run)
         if dry_run:
             return
         if not yes and sys.stdin.isatty():
@@ -66,6 +83,30 @@ def move(words: tuple[str, ...], there: str, yes: bool, dry_run: bool, for_good:
         transfer.hand_over()
         status = transfer.until_trains()
     click.echo(f"job {job.id} is {status.state} on {place}, step {status.step}: carbontui attach {place}:{job.id}")
+
+
+POLL_S = 300.0
+"""Between two looks at both forecasts."""
+WORTH = 0.01
+"""It moves only to save at least this share of the CO2 that is left."""
+
+
+def await_cleaner(transfer: Transfer, there: str, by_s: float, *, read_only: bool) -> None:
+    """Wait for the hour from which the work left emits less there. Raises Failure when there is none until `by_s`, or
+    the job ends."""
+    job, host = transfer.job, transfer.host.name
+    while True:
+        with refused("", NoStory, code=3):
+            rest = elsewhere.of_job(job, talk.live_status(job))
+        best = better(elsewhere.compared(rest, [host], there)[0], WORTH)
+        now_s = time.time()
+        when = "never" if best is None else "now" if best.from_s <= now_s else f"{figures.clock(best.from_s, now_s)} on"
+        click.echo(f"cleaner there for the work left, with the move's cost: {when}")
+        if read_only or (best is not None and best.from_s <= now_s):
+            return
+        time.sleep(max(0.0, min(by_s, now_s + POLL_S, math.inf if best is None else best.from_s) - now_s))
+        if time.time() >= by_s:
+            raise Failure(f"job {job.id} stays: {host} has not been cleaner for its work", 1)
 
 
 WORTH_OFFERING = 0.05
