@@ -11,7 +11,7 @@ import click
 from carbontui.commands.support.command import Failure, refused
 from carbontui.power.capd import install as unit_files
 from carbontui.power.capd import wire
-from carbontui.system import systemd
+from carbontui.system import bounded_command
 
 ALLOWS = (
     "It lowers the power limit of a GPU, within the driver's range and below what it found, for a user who is alone on "
@@ -48,16 +48,16 @@ def install(show: bool) -> None:
             4,
         )
     click.echo(ALLOWS)
-    if not systemd.runs():
+    if not bounded_command.systemd_runs():
         line = shlex.join(unit_files.command())
         click.echo(f"There is no systemd here: have your init, or the container's entry point, run as root:\n{line}")
         return
     for name, text in units.items():
         (unit_files.UNITS / name).write_text(text)
-    with refused("", systemd.SystemdError, code=1):
-        systemd.control("daemon-reload")
-        systemd.control("enable", "--now", f"{unit_files.NAME}.socket")
-        systemd.control("enable", "--now", f"{unit_files.NAME}.service")
+    with refused("", bounded_command.SystemdError, code=1):
+        bounded_command.systemctl("daemon-reload")
+        bounded_command.systemctl("enable", "--now", f"{unit_files.NAME}.socket")
+        bounded_command.systemctl("enable", "--now", f"{unit_files.NAME}.service")
     click.echo(f"capd answers at {wire.SOCKET}; its log: journalctl -u {unit_files.NAME}")
 
 
@@ -65,15 +65,15 @@ def install(show: bool) -> None:
 def uninstall() -> None:
     """Stop it and remove it (as root); limits it has set are restored."""
     _root("sudo carbontui capd uninstall")
-    if systemd.runs():
-        with contextlib.suppress(systemd.SystemdError):
-            systemd.control("disable", "--now", f"{unit_files.NAME}.socket", f"{unit_files.NAME}.service")
+    if bounded_command.systemd_runs():
+        with contextlib.suppress(bounded_command.SystemdError):
+            bounded_command.systemctl("disable", "--now", f"{unit_files.NAME}.socket", f"{unit_files.NAME}.service")
     found = [unit_files.UNITS / name for name in unit_files.units() if (unit_files.UNITS / name).exists()]
     for path in found:
         path.unlink()
-    if found and systemd.runs():
-        with refused("", systemd.SystemdError, code=1):
-            systemd.control("daemon-reload")
+    if found and bounded_command.systemd_runs():
+        with refused("", bounded_command.SystemdError, code=1):
+            bounded_command.systemctl("daemon-reload")
     click.echo("capd is removed" if found else "capd was not installed by carbontui capd install")
 
 

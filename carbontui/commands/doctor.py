@@ -30,7 +30,7 @@ from carbontui.power.agent import processes, view
 from carbontui.power.agent.handle import read_once
 from carbontui.power.limit import leases
 from carbontui.power.metering.supply import Supply
-from carbontui.system import streams, systemd
+from carbontui.system import bounded_command, streams
 from carbontui.text import figures, first_run
 from carbontui.text.sources import COUNTS, PUES, SIGNS
 
@@ -101,10 +101,10 @@ def logout_findings() -> list[Finding]:
     """Whether a job outlives the logout: logind may kill a user's processes then."""
     if not shutil.which("loginctl") or not Path("/run/systemd/system").exists():
         return [Finding("logout", "ok", "no systemd-logind here: jobs outlive the logout")]
-    kills, linger = _logind("KillUserProcesses"), systemd.lingers()
+    kills, linger = _logind("KillUserProcesses"), bounded_command.lingers()
     if kills == "yes" and not linger:
         text = "logind kills your processes at logout (KillUserProcesses=yes), and lingering is off"
-        return [Finding("logout", "missing", text, f"loginctl enable-linger {systemd.user()}")]
+        return [Finding("logout", "missing", text, f"loginctl enable-linger {bounded_command.user()}")]
     return [Finding("logout", "ok", f"jobs outlive the logout (KillUserProcesses={kills or 'no'}, linger={linger})")]
 
 

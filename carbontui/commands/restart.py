@@ -19,7 +19,7 @@ from carbontui.job.files import store
 from carbontui.job.life import launch
 from carbontui.job.life import restart as restarting
 from carbontui.job.terms import spec
-from carbontui.system import proc, systemd
+from carbontui.system import bounded_command, proc
 from carbontui.text import situation
 
 
@@ -66,11 +66,11 @@ def install() -> None:
         unit = restarting.text()
     if shutil.which("systemctl") is None:
         raise Failure("there is no systemctl here; from cron: @reboot carbontui restart --after-reboot", 3)
-    with refused("nothing is installed: ", systemd.SystemdError, code=1):
+    with refused("nothing is installed: ", bounded_command.SystemdError, code=1):
         restarting.install(unit)
     click.echo(f"installed {place}; to undo: carbontui doctor --uninstall")
-    if not systemd.lingers():
-        click.echo(f"it runs when you log in; to have it run at boot: loginctl enable-linger {systemd.user()}")
+    if not bounded_command.lingers():
+        click.echo(f"it runs when you log in; to have it run at boot: loginctl enable-linger {bounded_command.user()}")
 
 
 def uninstall() -> None:
@@ -79,7 +79,7 @@ def uninstall() -> None:
     if not place.exists():
         click.echo(f"nothing is installed ({place} does not exist)")
         return
-    with refused("", systemd.SystemdError, code=1):
+    with refused("", bounded_command.SystemdError, code=1):
         restarting.remove()
     click.echo(f"removed {place}")
 

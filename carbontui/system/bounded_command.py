@@ -1,21 +1,24 @@
-"""Runs external commands (ssh, srun, squeue) with bounds on time and output."""
+"""Runs external commands (ssh, srun, squeue, systemctl) with bounds on time and output."""
 
 from __future__ import annotations
 
 import math
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from carbontui.system import proc
 
 CHUNK_B = 65536
 POLL_S = 0.1
 """Between two questions whether to give up."""
+CONTROL_S = 30.0
 
 
 def answer(
@@ -71,3 +74,34 @@ def answer(
             process.kill()
             raise
     return subprocess.CompletedProcess(command, process.returncode, *map(bytes, said))
+
+
+class SystemdError(RuntimeError):
+    """systemctl failed; the text has the command and what it said."""
+
+
+def systemd_runs() -> bool:
+    """Whether systemd is this machine's init and takes orders."""
+    return Path("/run/systemd/system").is_dir() and shutil.which("systemctl") is not None
+
+
+def systemctl(*words: str) -> None:
+    """Give systemctl an order. Raises SystemdError."""
+    command = ("systemctl", *words)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=CONTROL_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SystemdError(f"{' '.join(command)}: {error}") from None
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise SystemdError(f"{' '.join(command)}: {said[-1] if said else f'exit {done.returncode}'}")
+
+
+def user() -> str:
+    """This user as loginctl names it."""
+    return os.environ.get("USER") or str(os.getuid())
+
+
+def lingers() -> bool:
+    """Whether this user's services run without a login."""
+    return Path("/var/lib/systemd/linger", user()).exists()

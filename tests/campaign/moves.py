@@ -1,5 +1,5 @@
-"""Moves between two machines (two sshd) while keepers, supervisors, verbs and whole machines die, the wire is cut in
-each phase, and the disk there is full: one training of torch, whose every step says where it was made, and its weights.
+"""Moves between two machines (two sshd) while keepers, helpers, supervisors, verbs, machines die, the wire is cut
+in each phase, the disk there is full: one training of torch, whose every step says where it was made, and its weights.
 
 python tests/campaign/moves.py [--moves 30] [--seed 7] [--kinds plain,cut]
 """
@@ -54,6 +54,8 @@ KINDS = (
     *(f"cut {phase}" for phase in PHASES),
     *(f"verb {phase}" for phase in PHASES[:4]),
     *(f"keeper-here {phase}" for phase in PHASES[:4]),
+    *(f"helper-here {phase}" for phase in PHASES[:4]),
+    "helper-there started",
     *("supervisor-here unloading", "supervisor-there started", "keeper-there started", "both-there started"),
     *("training-there started", "dies-there handed", "dies-there started", "dies-here handed", "dies-here started"),
     *("full checked", "full copying", "long-cut started"),
@@ -118,6 +120,9 @@ class Campaign:
         """Does it; what is broken is mended by `mend`."""
         if kind in ("cut", "long-cut"):
             self.there.sshd.stop()
+        elif kind.startswith("helper"):
+            one = self.here if kind == "helper-here" else self.there
+            self.all_of(f"moves.helper\0{one.state}/jobs/{self.job}".encode())
         elif kind == "keeper-here":
             self.here.kill(self.job, "keeper")
         elif kind == "supervisor-here":

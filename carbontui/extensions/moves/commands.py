@@ -19,9 +19,9 @@ from carbontui.account.compare import better
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, any_jobs, host_of, refused, there_option
 from carbontui.commands.support.run_values import here, settings_for
-from carbontui.extensions.moves import receiving
+from carbontui.extensions.moves import lease, receiving
 from carbontui.extensions.moves.moving import NotMoved, Transfer
-from carbontui.job.files import places, store
+from carbontui.job.files import store
 from carbontui.job.terms import records
 from carbontui.job.terms.budget import parse_until
 from carbontui.reports import elsewhere
@@ -54,7 +54,7 @@ def move(
     if not 1 <= len(words) <= 2:
         raise Failure("move [JOB] user@host: one job and one machine", 2)
     with refused():
-        lease_s = None if for_good else places.asked_lease_s()
+        lease_s = None if for_good else lease.asked_lease_s()
     job, place = talk.find(words[0] if len(words) == 2 else None), words[-1]
     with refused():
         if ssh.place(place).job is not None:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from carbontui import protocol, units
 from carbontui.client import version
-from carbontui.extensions.moves import receiving
+from carbontui.extensions.moves import lease, receiving
 from carbontui.extensions.moves.receiving import CheckAnswer, CheckAsk, StageAsk, Staged
 from carbontui.job.files import launch_file, places, store
 from carbontui.job.keeper.messages import ChildFacts, HandOver, MoveTo
@@ -110,7 +110,7 @@ class Transfer:
         self._left = threading.Event()
         self._beats = threading.Thread(target=self._beat, daemon=True)
         self._began_s = self._start_s = 0.0
-        self._sent_b = 0
+        self._sent_b = self._starts = 0
         self._joules: float | None = None
 
     def __enter__(self) -> Transfer:
@@ -194,7 +194,7 @@ class Transfer:
         """Why the lease is too short for an unload, which begins after the end of a step; '' if it is not."""
         rate = self.status.rate_steps_per_s
         takes_s = unload_s + (2.0 / rate if rate else 0.0)
-        least_s = places.least_lease_s(takes_s)
+        least_s = lease.least_lease_s(takes_s)
         if self.lease_s is None or self.lease_s >= least_s:
             return ""
         given = f"CARBONTUI_LEASE_S={self.lease_s:g}"
@@ -247,7 +247,7 @@ class Transfer:
         before = self._ask(protocol.StatusAsk(1), protocol.StatusAnswer).status
         self._began_s = time.time()
         self._say(self._order._replace(unload=True))
-        self._until(lambda now: now.ready, UNLOAD_S, "it has not unloaded")
+        self._starts = self._until(lambda now: now.ready, UNLOAD_S, "it has not unloaded").starts
         self.status = after = store.snapshot(self.job.dir) or before
         if before.energy_wall_kwh is not None and after.energy_wall_kwh is not None:
             self._joules = (after.energy_wall_kwh - before.energy_wall_kwh) * units.J_PER_KWH
@@ -267,7 +267,7 @@ class Transfer:
             self.known.token + 1,
             peer=self.status.host,
             host=self.status.host,
-            zone=self.options.zone or "",
+            zone=receiving.zone_of(self.options),
             boot=proc.boot_id(),
             since=self.options.created_s,
             until=self._began_s,
@@ -276,17 +276,17 @@ class Transfer:
         )
         self.answered("stage", given, Staged, STAGE_S)
         if self._order.release:
-            within_s = max(REACH_S, self.known.lease_s * places.RENEWED) * 2
+            within_s = max(REACH_S, self.known.lease_s * lease.RENEWED) * 2
             self._until(lambda _: not places.read(self.job.dir).leased, within_s, "its last place does not let it go")
 
     def hand_over(self) -> None:
         """One durable write here, and it is the other machine's. Raises NotMoved."""
-        zone, lease = self.options.zone or "", (self.lease_s is not None, self.lease_s or places.LEASE_S)
-        order = HandOver(zone, self.options.created_s, self._began_s, self.status.step, *lease, self._start_s)
+        zone = receiving.zone_of(self.options)
+        terms = self.lease_s is not None, self.lease_s or places.LEASE_S, self._start_s
+        order = HandOver(zone, self.options.created_s, self._began_s, self.status.step, *terms, self._starts)
         self._left.set()
         self._beats.join()  # what comes after the hand-over is no part of this move
-        stopping.facts(self.job, order)
-        if not places.read(self.job.dir).moved_to:
+        if not stopping.carry_out(self.job, order, lambda: bool(places.read(self.job.dir).moved_to)):
             self.refuse("its monitor process could not hand it over")
 
     def until_trains(self) -> protocol.Status:

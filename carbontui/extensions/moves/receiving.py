@@ -25,8 +25,10 @@ import msgspec
 from carbontui import paths
 from carbontui.client import version
 from carbontui.client.checkpoint import identity
+from carbontui.extensions.moves import lease
+from carbontui.extensions.moves.lease import Grant, Greeting, HoldAnswer
 from carbontui.job.files import launch_file, places, store
-from carbontui.job.files.places import At, Grant, Greeting, HoldAnswer, Stay
+from carbontui.job.files.places import At, Stay
 from carbontui.job.keeper import job_files as files
 from carbontui.job.keeper.messages import Left, Renewed
 from carbontui.job.life import launch, restart, stopping
@@ -121,6 +123,11 @@ class Started(NamedTuple):
 
 def incoming(job: str) -> Path:
     return paths.state_dir() / "incoming" / job
+
+
+def zone_of(options: opts.Options) -> str:
+    """A machine's grid zone; where it names an intensity alone, that; '' where it knows neither."""
+    return options.zone or (f"{known:g} g/kWh" if (known := options.intensity_g_per_kwh) is not None else "")
 
 
 def follow(path: str, roots: Mapping[str, str]) -> str:
@@ -332,11 +339,11 @@ def converse(job: str, receive: Callable[[type[Grant]], Grant], say: Callable[[G
 
 
 def _carried_out(job: str, terms: Grant, asked: At) -> HoldAnswer:
-    """What is done with a grant, as `places.received` decides. Raises NotTaken, LaunchError or OSError."""
+    """What is done with a grant, as `lease.received` decides. Raises NotTaken, LaunchError or OSError."""
     here = store.named(job)
     known = None if here is None else places.read(here.dir)
     arrived = places.read(incoming(job)) if incoming(job).is_dir() else places.NEVER_MOVED
-    verdict = places.received(known, arrived.token, terms, over=here is not None and here.exit is not None)
+    verdict = lease.received(known, arrived.token, terms, over=here is not None and here.exit is not None)
     if verdict in ("end", "leave"):
         if here is not None:
             _end(here, terms.recall)
@@ -348,8 +355,8 @@ def _carried_out(job: str, terms: Grant, asked: At) -> HoldAnswer:
         return HoldAnswer(ok=True, own=True)
     if verdict == "refuse":
         raise NotTaken(f"there is no job {job} with token {terms.token}")
-    right = places.granted(arrived if verdict == "install" or known is None else known, terms, asked)
-    if right.leased and right.left_s(places.now()) <= 0.0:
+    right = lease.granted(arrived if verdict == "install" or known is None else known, terms, asked)
+    if right.leased and lease.left_s(right, places.now()) <= 0.0:
         raise NotTaken("the lease has ended before it was received")
     if verdict == "install":
         _install(job, here, right)
@@ -358,11 +365,21 @@ def _carried_out(job: str, terms: Grant, asked: At) -> HoldAnswer:
     if verdict == "over":
         return _ended(here, terms)
     ends = right.ends if right.leased else None
-    if not stopping.tell_keeper(here, Renewed(terms.token, ends, right.lease_s, right.margin_s)) or not here.kept:
-        places.write(here.dir, right)
-        if not here.kept:
-            restart.restart(here)
+    given = Renewed(terms.token, ends, right.lease_s, right.margin_s)
+    if not stopping.carry_out(here, given, lambda: right.leased or _taken(here, terms)) and here.kept:
+        raise launch.LaunchError("the monitor process there does not take it")
+    if not here.kept:
+        if not _taken(here, terms):
+            places.write(here.dir, right)
+        restart.restart(here)
     return HoldAnswer(ok=True, lives=_lives(here))
+
+
+def _taken(here: store.Job, terms: Grant) -> bool:
+    """Whether its last machine has let it go, or it is not here any more: of a lease the next one is soon given, but
+    that is said once."""
+    now = places.read(here.dir)
+    return now.token != terms.token or not now.holder or not now.leased
 
 
 def _lives(here: store.Job) -> bool:
@@ -398,7 +415,7 @@ def _install(job: str, here: store.Job | None, right: places.Places) -> None:
     *before, stay = right.places
     now_s = time.time()
     took_s = max(0.0, now_s - (before[-1].until or now_s)) if before else 0.0
-    stay = stay._replace(boot=proc.boot_id(), since=now_s, took_s=took_s, zone=opts.load(incoming(job)).zone or "")
+    stay = stay._replace(boot=proc.boot_id(), since=now_s, took_s=took_s, zone=zone_of(opts.load(incoming(job))))
     try:
         places.write(incoming(job), right._replace(places=(*before, stay)))
         paths.private_dir(paths.jobs_dir())
@@ -414,7 +431,7 @@ def _install(job: str, here: store.Job | None, right: places.Places) -> None:
 
 def _end(here: store.Job, why: str) -> None:
     """The place before has the job again: nothing of it runs here any more. Raises NotTaken."""
-    if here.exit is not None or stopping.tell_keeper(here, Left(why)):
+    if here.exit is not None or stopping.carry_out(here, Left(why), lambda: not places.read(here.dir).holder):
         return
     if here.kept:
         raise NotTaken("the monitor process there does not answer")

@@ -141,6 +141,15 @@ def current(known: list[GridEvent], now_s: float) -> GridEvent | None:
     return max(begun, key=lambda one: one.start_s, default=min(left, key=lambda one: one.start_s, default=None))
 
 
+def changed(earlier: GridEvent, new: GridEvent) -> GridEvent:
+    """An event under the id of an earlier one: what has begun keeps its start, and what it is measured against. Raises
+    EventError."""
+    if (state := earlier.state(new.taken_s)) not in ("pending", "active"):
+        raise EventError(f"event {new.id} is known already, and {state}; give another id")
+    begun = ("start_s", "taken_s", "baseline_w", "baseline_method", "jobs") if state == "active" else ()
+    return structs.replace(new, **{name: getattr(earlier, name) for name in begun})
+
+
 def cancelled(event: GridEvent, now_s: float) -> GridEvent:
     """The event ended now, its watts coming back; one that had not begun never does. Raises EventError."""
     state = event.state(now_s)

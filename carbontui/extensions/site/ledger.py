@@ -169,12 +169,11 @@ class Ledger:
         return known[wanted]
 
     def add(self, event: GridEvent) -> None:
-        """Take an event. Raises EventError, LedgerError."""
+        """Take an event, or change the one of its id. Raises EventError, LedgerError."""
         with self._changing():
-            known = self.events()
-            if (self._event_file(event.id)).exists():
-                raise EventError(f"event {event.id} is known already; give another id")
-            if other := events.clash(event, known):
+            known = {one.id: one for one in self.events()}
+            event = events.changed(known.pop(event.id, event), event)
+            if other := events.clash(event, [*known.values()]):
                 span = f"{units.iso(other.start_s)} to {units.iso(other.end_s)}"
                 raise EventError(f"it overlaps with {other.id} ({span}): carbontui site --cancel {other.id}")
             self._write(event)
@@ -198,12 +197,9 @@ class Ledger:
                 f"{why}: set CARBONTUI_LEASE_DIR, for all jobs of this machine alike, to a local folder of yours"
             ) from None
 
-    def _event_file(self, event: str) -> Path:
-        return self.directory / "events" / f"{event}.json"
-
     def _write(self, event: GridEvent) -> None:
-        paths.private_dir(self.directory / "events")
-        paths.write_whole(self._event_file(event.id), msgspec.json.encode(event))
+        folder = paths.private_dir(self.directory / "events")
+        paths.write_whole(folder / f"{event.id}.json", msgspec.json.encode(event))
         self._events = (0, ())
 
     def _begun(self, event: GridEvent | None, mine: LedgerEntry, now_s: float) -> GridEvent | None:

@@ -119,6 +119,8 @@ class HandOver(NamedTuple):
     lease_s: float = 600.0
     start_s: float = 0.0
     """How long a start takes."""
+    starts: int | None = None
+    """How often the command had been started when what has been copied was written."""
     t: str = "hand_over"
 
 

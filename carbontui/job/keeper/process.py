@@ -16,7 +16,7 @@ import time
 from functools import partial
 from typing import Any
 
-from carbontui.job.keeper import command, job_files, messages, moving, orders, signals
+from carbontui.job.keeper import command, job_files, messages, orders, permit, signals
 from carbontui.job.keeper import resume as resuming
 from carbontui.job.keeper.command import UNKNOWN, Adopted, exit_status
 from carbontui.job.keeper.job_files import JobFile, log
@@ -52,15 +52,15 @@ class Keeper:
         self.exit: dict[str, Any] | None = None
         again = spec.get("again") or {}  # left by the previous keeper: state and starts
         self.starts = int(again.get("starts") or 0)
-        self.moving = moving.Moving(self.dir, self.selector, log, self.publish)
-        self.unloaded = again.get("state") == "unloaded" or (self.starts > 0 and not self.moving.may_start)
+        self.permit = permit.PermitHandle(self.dir, self.selector, log, self.publish)
+        self.unloaded = again.get("state") == "unloaded" or (self.starts > 0 and not self.permit.may_start)
         self.trial = DryRun(trying=bool(again.get("trying") if again else spec.get("try")))
         hold = bool(spec.get("hold")) and not self.trial.trying
         self.wait = resuming.StartHold(resuming.first_hold(self.marker, again.get("state"), FIRST_HOLD_S, hold=hold))
         self.started_mono = 0.0
         self.rest = resuming.Rest()
         self.supervisor = SupervisorHandle(
-            self.dir, dict(os.environ), self.selector, log, apply_order=self.apply_order, changed=self.publish
+            self.dir, dict(os.environ), self.selector, log, take=self.take_order, changed=self.publish
         )
         self.stop_socket = StopSocket(spec["door"], self.selector, log, apply_order=self.apply_order, facts=self.facts)
         self.freezer = Freezer(log, self.publish)
@@ -131,9 +131,10 @@ class Keeper:
             if self.child and pid == self.child.pid:
                 self.child.returncode = os.waitstatus_to_exitcode(status)
                 self.child_ended(self.child.returncode)
-            elif self.supervisor.process and pid == self.supervisor.process.pid:
-                code = self.supervisor.process.returncode = os.waitstatus_to_exitcode(status)
-                self.supervisor.gone(f"ended with {code}", respawn=not self.accounts_closed)
+            for ours in (self.supervisor, self.permit.helper):
+                if ours.process and pid == ours.process.pid:
+                    code = ours.process.returncode = os.waitstatus_to_exitcode(status)
+                    ours.gone(f"ended with {code}", respawn=not self.accounts_closed)
 
     def child_ended(self, code: int) -> None:
         self.freezer.let_go("the child has ended")
@@ -142,8 +143,8 @@ class Keeper:
             self.leader_code = code
             return
         self.child = self.child_start = None
-        if not self.moving.may_run and not self.stopped_by_person:
-            self.wait_again(time.time(), moving.LEASE_OVER, unloaded=True)
+        if not self.permit.may_run and not self.stopped_by_person:
+            self.wait_again(time.time(), permit.LEASE_OVER, unloaded=True)
             return
         former = partial(resuming.earlier, self.marker, self.resumed), partial(resuming.forget, self.marker)
         if not self.stopped_by_person and (again := self.trial.begins_again(code, *former)):
@@ -159,7 +160,7 @@ class Keeper:
             patience_s = 0.0 if self.supervisor.over else FIRST_HOLD_S
             self.wait.begin(resuming.at(marker, patience_s))
             self.stopping.end()
-            asked = self.trial.asked or self.moving.unloads
+            asked = self.trial.asked or self.permit.away
             rests = "" if asked else self.rest.after(self.started_mono, time.monotonic())
             self.trial.left()
             log(rests or "child unloaded")
@@ -203,7 +204,7 @@ class Keeper:
         some |= {"interrupted": self.stopped_by_person and bool(self.no_resume_reason)}
         stopped = self.stopped_by_person or bool(self.no_resume_reason)
         self.exit = job_files.exit_record(code, number, stopped=stopped, unloaded=self.unloaded)
-        self.exit |= {name: value for name, value in some.items() if value} | self.moving.end()
+        self.exit |= {name: value for name, value in some.items() if value} | (self.permit.ended or {})
         self.stopping.end()
         self.ended_at = time.monotonic()
         log(f"child ended: {self.exit}")
@@ -218,7 +219,7 @@ class Keeper:
 
     def stop(self, now: bool, why: str = "") -> None:
         """INT, then TERM, then KILL, to the child's whole process group; a held child never starts."""
-        if self.exit or not self.moving.places.holder:
+        if self.exit or self.permit.away == "gone":
             return
         self.stopped_by_person, self.no_resume_reason = True, why
         if self.child is None:
@@ -230,6 +231,11 @@ class Keeper:
             self.publish()  # a paused training must return to its loop to end in its own way
 
     # --- orders of the supervisor ---
+
+    def take_order(self, line: bytes) -> None:
+        """One line of the supervisor; one that this version does not understand is left."""
+        if (order := messages.decode_order(line)) is not None:
+            self.apply_order(order)
 
     def apply_order(self, order: messages.Order) -> None:
         if isinstance(order, messages.Hold) and self.wait.until is not None and self.child is None and not self.exit:
@@ -251,8 +257,10 @@ class Keeper:
             self.publish()
         elif isinstance(order, messages.EndStart):
             self.end_start()
+        elif isinstance(order, messages.HandOver) and not (self.ready and order.starts in (None, self.starts)):
+            log("not handed over: it has been started again since it was copied")
         elif isinstance(order, messages.OfPlaces):
-            self.moving.apply_order(order, ready=self.away and self.supervisor.process is None)
+            self.permit.apply_order(order)
         elif isinstance(order, messages.RelayedSignal):
             self.relay.relayed(order.number, order.pid, time.monotonic())
         elif isinstance(order, messages.AccountsClosed):
@@ -261,7 +269,13 @@ class Keeper:
     @property
     def away(self) -> bool:
         """It is on another machine, or on its way there: nothing of ours writes to its files here."""
-        return not self.moving.places.holder or (self.moving.unloads and self.child is None and not self.exit)
+        where = self.permit.away
+        return where == "gone" or (where == "leaving" and self.child is None and not self.exit)
+
+    @property
+    def ready(self) -> bool:
+        """For that nothing of ours runs."""
+        return self.away and self.supervisor.process is None
 
     def facts(self) -> messages.ChildFacts:
         """The state of the child."""
@@ -276,9 +290,9 @@ class Keeper:
             freeze_why=self.freezer.why,
             exit=self.exit,
             keeper=os.getpid(),
-            ready=self.away and self.supervisor.process is None,
+            ready=self.ready,
             **self.trial.facts(),
-            **self.moving.facts(),
+            **self.permit.facts(),
         )
 
     def publish(self) -> None:
@@ -298,7 +312,7 @@ class Keeper:
         self.job_file.rewrite(now)
         self.receive_signals()
         self.relay.tick(now)
-        due = self.moving.may_start and self.wait.over(now) and now >= self.rest.until
+        due = self.permit.may_start and self.wait.over(now) and now >= self.rest.until
         if due and self.child is None and not self.exit:
             self.start_child()
         if self.child and self.trial.trying and now - self.started_mono > TRY_MOST_S:
@@ -313,17 +327,18 @@ class Keeper:
 
     def move(self, now: float) -> None:
         """See that the command runs only where it may, and that the supervisor of an unloaded one leaves for a move."""
-        self.moving.tick(now)
+        self.permit.tick(now)
         if self.away and not self.exit:
             self.supervisor.leave()
-        if self.child is not None and self.moving.fence(self.child.pid):
-            log(moving.LEASE_OVER)
-        elif self.child is None and self.moving.ended is not None and not self.exit:
+        if self.child is not None and self.permit.fence(self.child.pid):
+            log(permit.LEASE_OVER)
+        elif self.child is None and self.permit.ended and not self.exit:
             self.finish(None, None)
 
     def over(self) -> bool:
-        if self.moving.leaves or self.ended_at is None:
-            return self.moving.leaves
+        leaves = self.permit.ended == {}
+        if leaves or self.ended_at is None:
+            return leaves
         return self.accounts_closed or self.supervisor.over or time.monotonic() - self.ended_at > LAST_WORD_S
 
     def wait_s(self) -> float:
@@ -333,7 +348,7 @@ class Keeper:
         due += [self.stopping.next] if self.stopping.under_way else []
         supervisor = None if self.away else self.supervisor.due
         due += [at for at in (supervisor, self.freezer.due(), self.relay.due()) if at is not None]
-        if self.child is None and not self.exit and self.wait.until is not None and self.moving.may_start:
+        if self.child is None and not self.exit and self.wait.until is not None and self.permit.may_start:
             due.append(max(self.rest.until, self.wait.mono))
         return max(0.0, min(due) - now)
 
@@ -375,6 +390,7 @@ class Keeper:
         if self.own_sleep.to_say(time.monotonic()):
             log(f"was asleep for {slept_s:.0f} s")
         self.supervisor.reset_deadline()
+        self.permit.helper.reset_deadline()
         self.freezer.extend(slept_s)
         self.stopping.next += slept_s
         self.wait.extend(slept_s)

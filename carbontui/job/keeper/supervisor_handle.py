@@ -1,4 +1,5 @@
-"""The keeper's handle of the supervisor: starts it, listens to it, replaces one that died or hangs.
+"""The keeper's handle of its supervisor, and of the helper of a move: starts it, listens to it, replaces one that died
+or hangs.
 
 Standard library only, like the keeper itself. A supervisor is dead on EOF of the socket pair, and hung when silent for
 6 s (then it is killed first); a fresh one may take longer to its first heartbeat, since a busy machine loads it slowly.
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable
 
 from carbontui.job.keeper import signals
-from carbontui.job.keeper.messages import ChildFacts, Order, decode_order, encode
+from carbontui.job.keeper.messages import ChildFacts, Order, encode
 from carbontui.system import isolation, proc
 
 LONGEST_S = 3.0
@@ -64,7 +65,7 @@ IN_DOUBT_S = 60.0
 
 
 class SupervisorHandle:
-    """Runs at most one supervisor. `apply_order` takes its orders, `changed` is called when one has started."""
+    """Runs at most one of `module`. `take` gets each of its lines, `changed` is called when one has started."""
 
     def __init__(
         self,
@@ -73,15 +74,17 @@ class SupervisorHandle:
         selector: selectors.BaseSelector,
         log: Callable[[str], None],
         *,
-        apply_order: Callable[[Order], None],
+        take: Callable[[bytes], None],
         changed: Callable[[], None],
+        module: str = "carbontui.job.supervisor",
     ) -> None:
         self._dir = job_dir
         self._environment = environment
         self._selector = selector
         self._log = log
-        self._apply_order = apply_order
+        self._take = take
         self._changed = changed
+        self._module, self._name = module, module.rpartition(".")[2]
         self.process: subprocess.Popen[bytes] | None = None
         self._link: socket.socket | None = None
         self._inbox = b""
@@ -122,25 +125,25 @@ class SupervisorHandle:
                 os.kill(self.process.pid, signal.SIGTERM)
 
     def reset_deadline(self) -> None:
-        """The keeper slept: the supervisor's silence counts from now on."""
+        """The keeper slept: its silence counts from now on."""
         now = time.monotonic()
         if self._received is None:
             self._born = now
         else:
             self._received = now
 
-    def say(self, facts: ChildFacts) -> None:
-        """Send one line to the supervisor; never waits."""
+    def say(self, message: ChildFacts | Order) -> None:
+        """Send it one line; never waits."""
         if self._link is not None:
             with contextlib.suppress(OSError):
-                self._link.send(encode(facts))
+                self._link.send(encode(message))
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "carbontui.job.supervisor", self._dir, "--fd", str(theirs.fileno())],
+                [sys.executable, "-m", self._module, self._dir, "--fd", str(theirs.fileno())],
                 cwd=self._dir,
                 env=self._environment | {"CARBONTUI_SILENT_DEATHS": str(self._in_doubt)},
                 stdin=subprocess.DEVNULL,
@@ -149,7 +152,7 @@ class SupervisorHandle:
                 preexec_fn=_expendable,
             )
         except OSError as error:
-            self._log(f"the supervisor could not be started: {error}")
+            self._log(f"the {self._name} could not be started: {error}")
             ours.close()
             self._back_off(0.0)
             return
@@ -159,7 +162,7 @@ class SupervisorHandle:
         self._born = time.monotonic()
         self.due = None
         self._selector.register(ours, selectors.EVENT_READ, self._receive)
-        self._log(f"supervisor {self.process.pid} started")
+        self._log(f"{self._name} {self.process.pid} started")
         self._changed()
 
     def _receive(self) -> None:
@@ -177,9 +180,7 @@ class SupervisorHandle:
         self._inbox = (self._inbox + data)[-65536:]
         *lines, self._inbox = self._inbox.split(b"\n")
         for line in lines:
-            order = decode_order(line)
-            if order is not None:
-                self._apply_order(order)
+            self._take(line)
 
     def gone(self, why: str, *, respawn: bool = True, doubtful: bool = False) -> None:
         """It exited, closed its socket or hangs: kill it before a successor, which is due after the back-off."""
@@ -196,7 +197,7 @@ class SupervisorHandle:
             # one blocked in the kernel does not die yet, but it never executes another instruction
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(BURIAL_S)
-        self._log(f"supervisor {process.pid} gone ({why})")
+        self._log(f"{self._name} {process.pid} gone ({why})")
         self._in_doubt = self._in_doubt + 1 if doubtful else 0
         if respawn:
             self._back_off(time.monotonic() - self._born)
@@ -207,7 +208,7 @@ class SupervisorHandle:
         self._deaths += 1
         if self._environment.get("CARBONTUI_NO_RESPAWN") == "1":
             self.due = None
-            self._log("CARBONTUI_NO_RESPAWN=1: no new supervisor")
+            self._log(f"CARBONTUI_NO_RESPAWN=1: no new {self._name}")
         else:
             self.due = time.monotonic() + self._backoff_s
 

@@ -25,7 +25,7 @@ from carbontui.job.keeper.messages import Left, Renewed
 from carbontui.job.life import launch, stopping
 from carbontui.job.terms import records
 from carbontui.job.terms import spec as opts
-from carbontui.system import proc, systemd
+from carbontui.system import bounded_command, proc
 from carbontui.text.statements import words
 
 NAME = "carbontui-restart.service"
@@ -72,9 +72,9 @@ def install(unit: str) -> None:
     where.parent.mkdir(parents=True, exist_ok=True)
     try:
         where.write_text(unit)
-        systemd.control("--user", "daemon-reload")
-        systemd.control("--user", "enable", NAME)
-    except (systemd.SystemdError, OSError):
+        bounded_command.systemctl("--user", "daemon-reload")
+        bounded_command.systemctl("--user", "enable", NAME)
+    except (bounded_command.SystemdError, OSError):
         where.unlink(missing_ok=True)
         raise
 
@@ -83,10 +83,10 @@ def remove() -> None:
     """Disable and delete it, where there is no systemd, delete it alone. Raises SystemdError and OSError."""
     here = shutil.which("systemctl") is not None
     if here:
-        systemd.control("--user", "disable", NAME)
+        bounded_command.systemctl("--user", "disable", NAME)
     place().unlink()
     if here:
-        systemd.control("--user", "daemon-reload")
+        bounded_command.systemctl("--user", "daemon-reload")
 
 
 def _word(word: str) -> str:
@@ -135,8 +135,11 @@ def claim(here: store.Job) -> None:
     """A person says that the other machine is gone for good: the job is this one's, without a lease. Raises LaunchError
     or OSError."""
     known = places.read(here.dir)
-    if known.holder and (not known.leased or stopping.tell_keeper(here, Renewed(known.token, None))):
+    good = Renewed(known.token, None)
+    if known.holder and (not known.leased or stopping.carry_out(here, good, lambda: not places.read(here.dir).leased)):
         return
+    if known.holder and here.kept:
+        raise launch.LaunchError("its monitor process does not take it")
     if not known.holder:
         watcher_leaves(here)
     places.write(here.dir, known._replace(token=known.token + 1, holder=True, leased=False))

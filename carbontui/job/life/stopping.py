@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from carbontui.job.files import store
@@ -18,6 +18,8 @@ from carbontui.system import proc
 
 ANSWER_S = 3.0
 MOST_B = 65536
+MOVED_S = 20.0
+"""A hand-over that has not been written by then is void: the job has not been held back any more."""
 KEEPER_S = 8.0
 """A keeper rebinds a socket removed by a cleaner sooner than this."""
 
@@ -47,6 +49,15 @@ def facts(job: store.Job, order: OfPlaces | None = None) -> ChildFacts | None:
     """The command's state as its keeper has it, after this order; None where it does not answer."""
     said = _said(job, b"\n" if order is None else encode(order))
     return None if said is None else decode_child(said)
+
+
+def carry_out(job: store.Job, order: OfPlaces, done: Callable[[], bool]) -> bool:
+    """Whether what the keeper was told is done; after MOVED_S it will not be."""
+    due = time.monotonic() + MOVED_S
+    sent = tell_keeper(job, order)
+    while sent and not done() and time.monotonic() < due:
+        time.sleep(0.05)
+    return sent and done()
 
 
 def _said(job: store.Job, line: bytes) -> bytes | None:

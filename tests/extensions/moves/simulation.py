@@ -1,8 +1,9 @@
-"""Two or three machines and one job, by the rules that keeper, supervisor and verbs use: no clock, process or ssh.
+"""Two or three machines and one job, by the rules of keeper, helper, supervisor and verbs: no clock, process or ssh.
 
-The network loses, delays, reorders and cuts; keepers, supervisors, verbs and machines die and come back; settings,
-versions and clocks differ. What is judged: never two commands alive, and once all is repaired one lives within
-the time that the rules promise.
+The network loses, delays, reorders and cuts; keepers, helpers, supervisors, verbs and machines die and come back;
+settings, versions and clocks differ. A keeper knows what the file said at its start and what its helper has said since,
+which comes late or, when that dies, perhaps not at all. What is judged: never two commands alive, and once all is
+repaired one lives within the time that the rules promise.
 
 python tests/extensions/moves/simulation.py 100000 [FIRST]
 """
@@ -16,8 +17,11 @@ import sys
 from collections import Counter
 from types import SimpleNamespace
 
+from carbontui.extensions.moves import lease
+from carbontui.extensions.moves.lease import Grant, HoldAnswer
 from carbontui.job.files import places
-from carbontui.job.files.places import At, Grant, HoldAnswer, Places, Stay
+from carbontui.job.files.places import At, Places, Stay
+from carbontui.job.keeper.permit import LOST_S
 from carbontui.job.terms.child import Child
 
 TICK_S = 5.0
@@ -26,7 +30,9 @@ CALL_S = 60.0
 MOVE_S = 15.0
 """A verb that dies leaves the job held back for this long."""
 FAULTS_S = 1500.0
-KINDS = ("keeper", "supervisor", "machine", "cut", "verb")
+KINDS = ("keeper", "helper", "supervisor", "machine", "cut", "verb")
+WORD_S = 3.0
+"""Until a word of the helper, or an order to it, arrives."""
 
 
 class Node:
@@ -42,7 +48,7 @@ class Node:
         """Of a version that knows neither recalls nor who lives."""
         self.never = self.fails = False
         """Starts nothing, as what holds it up; or fails before its first step."""
-        self.up, self.keeper, self.supervisor = True, None, False
+        self.up, self.keeper, self.helper, self.supervisor, self.starts = True, None, None, False, 0
         self.known = self.arrived = self.exit = self.child = None
 
     def at(self):
@@ -51,13 +57,66 @@ class Node:
     def begin(self):
         """A keeper starts, with its supervisor."""
         if self.up and self.keeper is None and self.known is not None and self.exit is None:
-            known, watch = places.watching(self.known, self.at())
-            self.keeper = SimpleNamespace(known=known, watch=watch, to=None, until_s=0.0, release=False, due_s=0.0)
-            self.keeper.call, self.keeper.ended = None, None
-            self.supervisor = True
+            self.keeper = SimpleNamespace(permit=self.known.permit(), wanted=self.known != places.NEVER_MOVED)
+            self.keeper.helper_s = self.keeper.heard_s = self.world.now_s
+            self.helper, self.supervisor = None, True
+
+    def gone(self):
+        self.keeper = self.helper = None
+
+    def assist(self):
+        """The keeper starts a helper, which reads the file."""
+        keeper, now_s = self.keeper, self.world.now_s
+        if keeper.wanted and self.helper is None and now_s >= keeper.helper_s:
+            known, watch = lease.watching(self.known, self.at())
+            self.helper = SimpleNamespace(known=known, watch=watch, to=None, until_s=0.0, release=False, due_s=0.0)
+            self.helper.call, self.helper.ended, self.helper.last_s = None, None, 0.0
+            self.world.after(self.dice.uniform(0, TICK_S), self.help, self.helper)
 
     def keep(self, known):
-        self.keeper.known = self.known = known
+        self.helper.known = self.known = known
+
+    def say(self):
+        """What the helper says is on disk, and arrives in order; of one that has died, perhaps."""
+        helper, keeper = self.helper, self.keeper
+        to, unloads = helper.to or ("", False)
+        more = {"moving": to, "release": helper.release} if unloads else {}
+        said = helper.known.permit(ended=helper.ended, **more)
+        helper.last_s = max(helper.last_s, self.world.now_s + self.dice.uniform(0, WORD_S))
+        self.world.after(helper.last_s - self.world.now_s, self.hear, keeper, helper, said)
+
+    def hear(self, keeper, helper, said):
+        if self.keeper is keeper and (self.helper is helper or (self.helper is None and self.dice.random() < 0.5)):
+            keeper.permit, keeper.heard_s = said, self.world.now_s
+
+    def order(self, act, *args):
+        """What the keeper hands on to its helper."""
+        self.keeper.wanted = True
+        self.assist()
+        helper = self.helper
+
+        def arrive():
+            if self.helper is helper:
+                act(helper, *args)
+                self.say()
+
+        if helper is not None:
+            self.world.after(self.dice.uniform(0, WORD_S), arrive)
+
+    def help(self, helper):
+        """A tick of the helper."""
+        if self.helper is not helper:
+            return
+        at, now_s = self.at(), self.world.now_s
+        if helper.to is not None and now_s > helper.until_s:
+            helper.to, helper.release = None, False
+        known = helper.known
+        if not known.holder and known.leased and lease.left_s(known, at) <= 0.0:
+            self.take_back(helper.watch.recall or "its lease has ended")
+        elif None is helper.ended is helper.call and now_s >= helper.due_s and (helper.to or known.peer):
+            self.call()
+        self.say()
+        self.world.after(TICK_S, self.help, helper)
 
     def tick(self):
         if not self.up:
@@ -69,29 +128,23 @@ class Node:
         if keeper is None:
             return
         self.supervisor = True
-        if keeper.to is not None and self.world.now_s > keeper.until_s:
-            keeper.to, keeper.release = None, False
-        known = keeper.known
-        if not known.holder and known.leased and known.left_s(at) <= 0.0:
-            self.take_back(keeper.watch.recall or "its lease has ended")
-        elif None is keeper.ended is keeper.call and self.world.now_s >= keeper.due_s and (keeper.to or known.peer):
-            self.call()
-        if self.child is not None and not keeper.known.may_run(at):
+        self.assist()
+        if keeper.permit.moving and self.helper is None and self.world.now_s - keeper.heard_s > LOST_S:
+            keeper.permit = self.known.permit()
+        if self.child is not None and not keeper.permit.may_run(at):
             self.child = None
-        if keeper.ended is not None and self.child is None:
-            self.exit, self.keeper, self.supervisor = {**keeper.ended, "moved": True}, None, False
-        elif keeper.known.may_start(at) and self.child is None and not self.unloads and not self.never:
+        if keeper.permit.ended is not None and self.child is None:
+            self.exit, self.supervisor = {**keeper.permit.ended, "moved": True}, False
+            self.gone()
+        elif keeper.permit.may_start(at) and self.child is None and not self.never:
             self.child = SimpleNamespace(steps_s=self.world.now_s + self.start_s, leaves_s=None)
-
-    @property
-    def unloads(self):
-        return self.keeper is not None and self.keeper.to is not None and self.keeper.to[1]
+            self.starts += 1
 
     def _live(self, at):
         """The command, and the supervisor's rule of when it is unloaded; without a keeper it ends what has outlived its
         lease."""
         now_s, child = self.world.now_s, self.child
-        known = self.known if self.keeper is None else self.keeper.known
+        known = self.known.permit() if self.keeper is None else self.keeper.permit
         outlived = self.supervisor and known.leased and known.left_s(at) <= 0.0
         if outlived or (child.leaves_s is not None and now_s >= child.leaves_s):
             self.child = None
@@ -99,116 +152,137 @@ class Node:
         if now_s < child.steps_s:
             return
         if self.fails:
-            self.child, self.exit, self.keeper, self.supervisor = None, {"code": 3}, None, False
+            self.child, self.exit, self.supervisor = None, {"code": 3}, False
+            self.gone()
             return
         if not self.supervisor or child.leaves_s is not None:
             return
         quiet_s = self.dice.uniform(0, self.step_s)
         left_s = known.left_s(at) - known.margin_s if known.leased else None
         terms = Child("running", lease_left_s=left_s, unload_most_s=known.lease_s * places.UNLOAD)
-        if self.unloads or terms.lease_unloads(self.unload_s + 2 * quiet_s):
+        if known.moving or terms.lease_unloads(self.unload_s + 2 * quiet_s):
             child.leaves_s = now_s + self.unload_s + self.step_s - quiet_s
 
     def take_back(self, why):
         stay = Stay(self.name)
-        self.keep(places.taken_back(self.keeper.known, stay))
-        self.keeper.watch, self.keeper.due_s = places.WatchState(), 0.0
+        self.keep(lease.taken_back(self.helper.known, stay))
+        self.helper.watch, self.helper.due_s = lease.WatchState(), 0.0
         self.world.count["taken back: " + why.split(" for ")[0]] += 1
 
     # --- a conversation: dial, greeting, grant, answer ---
 
     def call(self):
-        keeper, world = self.keeper, self.world
-        other = world.nodes[keeper.to[0] if keeper.to else keeper.known.peer]
-        keeper.due_s = world.now_s + (keeper.known.lease_s * places.RENEWED if keeper.watch.settled else 3.0)
-        call = keeper.call = object()
-        world.after(CALL_S, self.close, keeper, call)
-        world.send(self, other, self._dialled, keeper, call, other)
+        helper, world = self.helper, self.world
+        other = world.nodes[helper.to[0] if helper.to else helper.known.peer]
+        helper.due_s = world.now_s + (helper.known.lease_s * lease.RENEWED if helper.watch.settled else 3.0)
+        call = helper.call = object()
+        world.after(CALL_S, self.close, helper, call)
+        world.send(self, other, self._dialled, helper, call, other)
 
-    def close(self, keeper, call):
-        if keeper.call is call:
-            keeper.call = None
+    def close(self, helper, call):
+        if helper.call is call:
+            helper.call = None
 
-    def _dialled(self, keeper, call, other):
+    def _dialled(self, helper, call, other):
         asked = other.at()
-        leave = other.keeper is not None and other.keeper.release
-        self.world.send(other, self, self._greeted, keeper, call, other, asked, leave)
+        leave = other.keeper is not None and other.keeper.permit.release
+        self.world.send(other, self, self._greeted, helper, call, other, asked, leave)
 
-    def _greeted(self, keeper, call, other, asked, leave):
-        if self.keeper is not keeper or keeper.call is not call:
+    def _greeted(self, helper, call, other, asked, leave):
+        if self.helper is not helper or helper.call is not call:
             return
-        if keeper.to:
+        if helper.to:
             grant = Grant(ping=True)
         else:
-            known, keeper.watch, grant = places.grant(keeper.known, keeper.watch, self.at(), leave=leave)
+            known, helper.watch, grant = lease.grant(helper.known, helper.watch, self.at(), leave=leave)
             if self.old and grant.recall:  # which knows no recalls: it grants again
-                keeper.watch = keeper.watch._replace(recall="", lives_s=self.at().now_s)
-                known, keeper.watch, grant = places.grant(keeper.known, keeper.watch, self.at(), leave=leave)
+                helper.watch = helper.watch._replace(recall="", lives_s=self.at().now_s)
+                known, helper.watch, grant = lease.grant(helper.known, helper.watch, self.at(), leave=leave)
             self.keep(known)
-        self.world.send(self, other, self._granted, keeper, call, other, asked, grant)
+        self.world.send(self, other, self._granted, helper, call, other, asked, grant)
 
-    def _granted(self, keeper, call, other, asked, grant):
+    def _granted(self, helper, call, other, asked, grant):
         old = other.old and grant.recall
         answer = HoldAnswer(ok=True) if old or (grant.ping and not grant.recall) else other.receive(grant, asked)
         if answer is not None:
-            self.world.send(other, self, self._answer, keeper, call, grant, answer)
+            self.world.send(other, self, self._answer, helper, call, grant, answer)
 
-    def _answer(self, keeper, call, sent, answer):
-        if self.keeper is not keeper or keeper.call is not call:
+    def _answer(self, helper, call, sent, answer):
+        if self.helper is not helper or helper.call is not call:
             return
-        keeper.call = None
-        if keeper.to:
+        helper.call = None
+        if helper.to:
             return
-        known, keeper.watch, why, ended = places.answered(keeper.known, keeper.watch, sent, answer, self.at())
+        known, helper.watch, why, ended = lease.answered(helper.known, helper.watch, sent, answer, self.at())
         if why:
             self.take_back(why)
-        elif known != keeper.known:
+        elif known != helper.known:
             self.keep(known)
-            keeper.due_s = keeper.due_s if keeper.watch.settled else 0.0
-        keeper.ended = keeper.ended if ended is None else ended
+            helper.due_s = helper.due_s if helper.watch.settled else 0.0
+        helper.ended = helper.ended if ended is None else ended
 
     def receive(self, grant, asked):
         """As `carbontui receive ... hold`; None while an answer must wait."""
         if asked.boot != self.at().boot:
             return None
         arrived = self.arrived.token if self.arrived else 0
-        verdict = places.received(self.known, arrived, grant, over=self.exit is not None)
+        verdict = lease.received(self.known, arrived, grant, over=self.exit is not None)
         self.world.count[verdict] += 1
         if verdict in ("end", "leave"):
             self.arrived = None
-            if self.known is not None and self.exit is None:
-                if self.keeper is not None and not self.keeper.known.holder:
-                    self.keeper, self.supervisor = None, False
-                    return HoldAnswer(error="a watcher's keeper leaves")
-                self.known = self.known._replace(holder=False, leased=False)
-                self.keeper, self.supervisor, self.child = None, False, None
-                self.exit = {"moved": True}
             left = verdict == "leave"
+            if self.known is not None and self.exit is None:
+                if self.keeper is not None and not self.keeper.permit.holder:
+                    self.supervisor = False
+                    self.gone()
+                    return HoldAnswer(error="a watcher's keeper leaves")
+                if self.keeper is not None:
+                    if self.helper is None:
+                        return HoldAnswer(error="the monitor process does not take it")
+                    self.keep(self.known._replace(holder=False, leased=False))
+                    self.helper.ended = {}
+                    self.say()
+                    if left:
+                        return HoldAnswer(error="it has not ended there yet")
+                else:
+                    self.known = self.known._replace(holder=False, leased=False)
+                    self.supervisor, self.child, self.exit = False, None, {"moved": True}
+            if left and self.child is not None:
+                return HoldAnswer(error="it has not ended there yet")
             return HoldAnswer(ok=True, back=left, left=left)
         if verdict == "own":
             return HoldAnswer(ok=True, own=True)
         if verdict == "refuse":
             return HoldAnswer(error="no such job", refused=True)
-        right = places.granted(self.arrived if verdict == "install" else self.known, grant, asked)
-        if right.leased and right.left_s(self.at()) <= 0.0:
+        right = lease.granted(self.arrived if verdict == "install" else self.known, grant, asked)
+        if right.leased and lease.left_s(right, self.at()) <= 0.0:
             return HoldAnswer(error="late", refused=True)
         if verdict == "install":
             self.known, self.arrived, self.exit = right, None, None
-            self.keeper, self.child = None, None
+            self.child = None
+            self.gone()
             self.begin()
         elif verdict == "over":
             failed = "code" in self.exit and self.exit["code"] != 0
             return HoldAnswer(ok=True, back=True) if failed else HoldAnswer(ok=True, over=self.exit)
+        elif self.keeper is not None and right.leased:
+            self.order(self._renewed, grant, asked)
+        elif self.helper is not None:
+            self._renewed(self.helper, grant, asked)
+            self.say()
         elif self.keeper is not None:
-            if self.keeper.known.token == grant.token and self.keeper.known.holder:
-                self.keep(places.granted(self.keeper.known, grant, asked))
+            return HoldAnswer(error="the monitor process does not take it")
         elif self.supervisor:
             return HoldAnswer(error="the supervisor takes it up")
         else:
             self.known = right
             self.begin()
-        lives = self.child is not None or (self.keeper is not None and self.keeper.to is not None)
+        lives = self.child is not None or (self.keeper is not None and self.keeper.permit.moving != "")
         return HoldAnswer(ok=True, lives=lives or self.old)
+
+    def _renewed(self, helper, grant, asked):
+        if helper.known.token == grant.token and helper.known.holder:
+            self.keep(lease.granted(helper.known, grant, asked))
 
 
 class World:
@@ -265,57 +339,81 @@ class World:
 
     def move(self):
         here = next((node for node in self.nodes.values() if node.child is not None and node.keeper is not None), None)
-        if here is None or here.keeper.to is not None or not here.keeper.known.holder:
+        if here is None or here.keeper.permit.moving or not here.keeper.permit.holder:
+            return
+        if here.helper is not None and here.helper.to is not None:
             return
         there = self.nodes[self.dice.choice([name for name in self.nodes if name != here.name])]
         takes_s = here.unload_s + 2 * here.step_s
-        if here.lease_s < places.least_lease_s(takes_s):
+        if here.lease_s < lease.least_lease_s(takes_s):
             self.count["move refused"] += 1
             return
         if there.known is not None and there.known.holder and there.exit is None:
             return
-        release = here.known.leased
+        release = here.keeper.permit.leased
         verb = SimpleNamespace(here=here, there=there, keeper=here.keeper, release=release, staged=False, alive=True)
         verb.good = self.dice.random() < 0.15
-        verb.due_s = self.now_s + 600
+        verb.due_s, verb.starts = self.now_s + 600, None
         self.verb = verb
-        here.keeper.to, here.keeper.until_s = (there.name, False), self.now_s + MOVE_S
+        self._beat(verb, False)
         self.after(self.dice.uniform(1, 60), self._unload, verb)
-        self.after(3.0, self._beat, verb)
 
-    def _beat(self, verb):
-        if verb.alive and verb.here.keeper is verb.keeper and verb.keeper.to is not None and self.now_s < verb.due_s:
-            verb.keeper.until_s = self.now_s + MOVE_S
-            self.after(3.0, self._beat, verb)
+    def _at_work(self, verb):
+        return verb.alive and verb.here.keeper is verb.keeper and self.now_s < verb.due_s
+
+    def _beat(self, verb, unload=None):
+        if unload is not None:
+            verb.unload = unload
+        if self._at_work(verb):
+            verb.here.order(self._moved, verb, verb.unload)
+            if unload is None or not unload:
+                self.after(3.0, self._beat, verb)
+
+    def _moved(self, helper, verb, unload):
+        if helper.known.holder:
+            helper.to, helper.until_s = (verb.there.name, unload), self.now_s + MOVE_S
+            helper.release = unload and verb.release
 
     def _unload(self, verb):
-        if verb.alive and verb.here.keeper is verb.keeper and verb.keeper.to is not None:
-            verb.keeper.to = (verb.there.name, True)
-            verb.keeper.release = verb.release
+        if self._at_work(verb):
+            self._beat(verb, True)
             self.after(1.0, self._copy, verb)
 
     def _copy(self, verb):
         keeper, here, there = verb.keeper, verb.here, verb.there
-        if not verb.alive or here.keeper is not keeper or keeper.to is None or self.now_s > verb.due_s:
+        if not self._at_work(verb):
             return
         reachable = there.up and frozenset((here.name, there.name)) not in self.cut
+        ready = keeper.permit.moving and here.child is None
         if not reachable or here.exit is not None:
-            keeper.to, keeper.release = None, False
-        elif here.child is not None or (verb.release and keeper.known.leased and verb.staged):
+            verb.alive = False
+        elif (not ready and verb.starts is None) or (verb.release and here.known.leased and verb.staged):
             self.after(1.0, self._copy, verb)
         elif not verb.staged:
-            token = keeper.known.token + 1
-            stays = (*(keeper.known.places or (Stay(here.name),)), Stay(there.name))
+            token = here.known.token + 1
+            stays = (*(here.known.places or (Stay(here.name),)), Stay(there.name))
             there.arrived = Places(token, holder=False, leased=False, peer=here.name, places=stays)
-            verb.staged = True
+            verb.staged, verb.starts = True, here.starts
             self.after(self.dice.uniform(1, 60), self._copy, verb)
-        elif keeper.known.may_run(here.at()):
-            self.count["handed over"] += 1
-            terms = {"lease_s": here.lease_s, "margin_s": here.lease_s * places.MARGIN, "start_s": here.start_s}
-            stays = keeper.known.places or (Stay(here.name),)
-            here.keep(places.handed_over(keeper.known, here.at(), peer=there.name, places=stays, call=("x",), **terms))
-            keeper.watch = places.WatchState(here.at().now_s, step=5, for_good=verb.good)
-            keeper.to, keeper.release, keeper.due_s = None, False, 0.0
+        else:
+            verb.alive = False
+            if ready and here.starts == verb.starts:
+                here.order(self._handed_over, verb)
+
+    def _handed_over(self, helper, verb):
+        here, there = verb.here, verb.there
+        if (
+            not (helper.to and helper.to[1])
+            or self.now_s > helper.until_s
+            or not helper.known.permit().may_run(here.at())
+        ):
+            return
+        self.count["handed over"] += 1
+        terms = {"lease_s": here.lease_s, "margin_s": here.lease_s * places.MARGIN, "start_s": here.start_s}
+        stays = helper.known.places or (Stay(here.name),)
+        here.keep(lease.handed_over(helper.known, here.at(), peer=there.name, segments=stays, call=("x",), **terms))
+        helper.watch = lease.WatchState(here.at().now_s, step=5, for_good=verb.good)
+        helper.to, helper.release, helper.due_s = None, False, 0.0
 
     # --- what breaks ---
 
@@ -324,12 +422,15 @@ class World:
         self.count[kind] += 1
         later = self.dice.uniform(0, 400)
         if kind == "keeper" and node.supervisor:
-            node.keeper = None
+            node.gone()
             self.after(later, self._restart, node)
+        elif kind == "helper" and node.helper is not None:
+            node.helper, node.keeper.helper_s = None, self.now_s + later * self.dice.choice([0.0, 0.1, 0.5])
         elif kind == "supervisor" and node.keeper is not None:
             node.supervisor = False
         elif kind == "machine":
-            node.up, node.keeper, node.supervisor, node.child = False, None, False, None
+            node.up, node.supervisor, node.child = False, False, None
+            node.gone()
             node.boot += 1
             self.after(later, self._boot, node)
         elif kind == "cut":
@@ -379,7 +480,8 @@ class World:
             self.verb.alive = False
         watched = [node.known for node in self.nodes.values() if node.known is not None]
         bound_s = (
-            self.bound_s or max(known.patience_s + 2 * known.whole_s for known in watched) + 4 * CALL_S + 2 * MOVE_S
+            self.bound_s
+            or max(lease.patience_s(known) + 2 * lease.whole_s(known) for known in watched) + 5 * CALL_S + 2 * MOVE_S
         )
         bound_s += max(node.start_s + node.unload_s + node.step_s for node in self.nodes.values())
         end_s = self.now_s + bound_s
@@ -392,7 +494,10 @@ class World:
         stuck = [node for node in self.nodes.values() if node.never and node.known and node.known.holder]
         for_good = [node for node in stuck if not node.known.leased]
         if not self.living() and not self.over() and not for_good:
-            rest = {n.name: (n.known, n.exit, n.keeper and n.keeper.watch) for n in self.nodes.values()}
+            rest = {
+                n.name: (n.known, n.exit, n.keeper and n.keeper.permit, n.helper and n.helper.watch)
+                for n in self.nodes.values()
+            }
             return f"none lives {bound_s:.0f} s after all was repaired: {rest}"
         return ""
 

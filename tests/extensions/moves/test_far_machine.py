@@ -3,11 +3,10 @@ waited for, and no other job touched."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-import selectors
 import shutil
-import time
 from pathlib import Path
 
 import msgspec
@@ -15,11 +14,10 @@ import pytest
 from house import House
 
 from carbontui.client.checkpoint import identity
-from carbontui.extensions.moves import receiving
+from carbontui.extensions.moves import helper, receiving
 from carbontui.extensions.moves.moving import NotMoved, Transfer
 from carbontui.job.files import launch_file, places, store
 from carbontui.job.files.places import Places
-from carbontui.job.keeper.moving import Moving
 from carbontui.system import ssh
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "job"
@@ -109,6 +107,12 @@ def test_an_answer_that_never_ends_is_given_up(transfer, tmp_path):
         transfer.check()
 
 
+def test_a_place_without_a_zone_has_the_intensity_that_its_machine_names(transfer):
+    named = msgspec.structs.replace(transfer.options, zone=None, intensity_g_per_kwh=250.0)
+    assert receiving.zone_of(named) == "250 g/kWh"
+    assert receiving.zone_of(msgspec.structs.replace(named, zone="DE")) == "DE"
+
+
 def test_a_pipe_where_a_file_is_to_go_is_named_and_not_opened(tmp_path):
     os.mkfifo(tmp_path / "train.py")
     _, changed = receiving.compare(str(tmp_path), [("train.py", 0, 1)], been=False)
@@ -124,19 +128,25 @@ HOLDS = [
 ]  # fmt: skip
 
 
+async def heard(folder):
+    """A helper after its first conversation."""
+    watcher = helper.Helper(str(folder), lambda permit: None)
+    watcher.tick(0.0)
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.gather(*tasks)
+    return watcher
+
+
 @pytest.mark.parametrize("said", HOLDS, ids=range(len(HOLDS)))
-def test_a_keeper_takes_nothing_but_what_a_holder_may_say(tmp_path, said):
+def test_a_keeper_takes_nothing_but_what_a_holder_may_say(tmp_path, monkeypatch, said):
     (tmp_path / "said").write_text(said + "\n")
     call = ("sh", "-c", f"cat {tmp_path}/said")
     known = Places(1, holder=False, leased=True, peer="far", call=call).leased_for(100, places.now())
     places.write(tmp_path, known)
-    selector, log = selectors.DefaultSelector(), []
-    watcher = Moving(str(tmp_path), selector, log.append, lambda: None)
-    watcher.tick(time.monotonic())
-    while selector.get_map():
-        for key, _ in selector.select(5):
-            key.data()
-    assert watcher.ended is None and not watcher.places.holder and watcher.places.token == 1
+    log = []
+    monkeypatch.setattr(helper, "log", log.append)
+    watcher = asyncio.run(heard(tmp_path))
+    assert watcher.permit.ended is None and not watcher.places.holder and watcher.places.token == 1
     assert all(len(line) < 300 for line in log)
 
 
@@ -147,13 +157,7 @@ def test_an_end_is_kept_as_far_as_it_is_one(tmp_path):
         tmp_path,
         Places(1, holder=False, leased=True, peer="far", call=("cat", f"{tmp_path}/said")).leased_for(9, places.now()),
     )
-    selector = selectors.DefaultSelector()
-    watcher = Moving(str(tmp_path), selector, print, lambda: None)
-    watcher.tick(time.monotonic())
-    while selector.get_map():
-        for key, _ in selector.select(5):
-            key.data()
-    assert watcher.end() == {"moved": "far", "unloaded": False}
+    assert asyncio.run(heard(tmp_path)).permit.ended == {"moved": "far", "unloaded": False}
 
 
 BAD = ["", "7", "[]", DEEP, '{"code": "zero"}', '{"token": {}, "holder": 1, "leased": []}', "\0" * 100, '{"at": 1e999}']

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from simulation import World
 
-from carbontui.job.files import places
+from carbontui.extensions.moves import lease
 
 EACH = 250
 
@@ -16,6 +16,6 @@ def test_never_two_live_and_never_none_beyond_the_promised_time(first):
 
 
 def test_a_rule_of_life_that_waits_for_ever_is_found(monkeypatch):
-    monkeypatch.setattr(places, "PATIENCE_LEASES", 30)
+    monkeypatch.setattr(lease, "PATIENCE_LEASES", 30)
     monkeypatch.setattr(World, "bound_s", 1500.0)
     assert any("none lives" in World(seed).judged() for seed in range(EACH))

@@ -70,6 +70,16 @@ def test_an_event_that_has_begun_elsewhere_begins_here_when_it_is_told():
     assert (begun.start_s, begun.end_s) == (NOW_S, NOW_S + 3000) and begun.state(NOW_S) == "active"
 
 
+def test_an_event_that_has_begun_keeps_its_start_and_what_it_is_measured_against():
+    first = events.parse(asked(start=units.iso(NOW_S)), NOW_S, "me")
+    first = structs.replace(first, baseline_w=900.0, baseline_method="plan", jobs=("a",))
+    new = events.parse(asked(start=units.iso(NOW_S + 300), duration_s=9000.0, shed_w=50.0), NOW_S + 200, "me")
+    known = events.changed(first, new)
+    assert (known.start_s, known.end_s, known.most_w, known.jobs) == (NOW_S, NOW_S + 9300, 850.0, ("a",))
+    with pytest.raises(EventError, match="e1 is known already, and over"):
+        events.changed(first, structs.replace(new, taken_s=first.end_s + 1))
+
+
 def test_the_command_line_takes_cancels_and_refuses_events_in_one_line(house):
     file = house.root / "event.json"
     begin = time.time() + HOUR_S
@@ -81,8 +91,8 @@ def test_the_command_line_takes_cancels_and_refuses_events_in_one_line(house):
         return done
 
     assert site("--event", "event.json").returncode == 0
-    same = site("--event", "event.json")
-    assert same.returncode == 2 and "event e1 is known already" in same.stderr
+    assert site("--event", "event.json", shed_w=100.0).returncode == 0
+    assert [one["asked_w"] for one in json.loads(site("--json").stdout)["events"]] == [100.0], "changed under its id"
     over = site("--event", "event.json", id="e2")
     assert over.returncode == 2 and "overlaps with e1" in over.stderr and "site --cancel e1" in over.stderr
     assert site("--event", "none.json").returncode == 2
@@ -96,6 +106,8 @@ def test_the_command_line_takes_cancels_and_refuses_events_in_one_line(house):
     again = site("--cancel", "e1")
     assert again.returncode == 3 and "event e1 is cancelled" in again.stderr
     assert site("--cancel", "e9").returncode == 3
+    same = site("--event", "event.json")
+    assert same.returncode == 2 and "event e1 is known already, and cancelled" in same.stderr
     total = site("--event", "event.json", id="e2", shed_w=None, target_w=400.0)
     assert "grid event e2, to come: 400 W at most by all GPUs, " in total.stdout and "fewer" not in total.stdout
     shown = json.loads(site("--json").stdout)["events"]

@@ -1,0 +1,78 @@
+"""The helper of a keeper: it holds the permit, dies, and is replaced."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import time
+
+import pytest
+from house import until
+
+from carbontui.extensions.moves import lease
+from carbontui.job.files import places
+from carbontui.job.files.places import Places
+from carbontui.job.keeper.messages import HandOver, MoveTo, Renewed
+from carbontui.job.keeper.permit import PermitHandle
+
+HELD = Places(1, holder=True, leased=True, lease_s=300.0, margin_s=30.0)
+UNLOAD = MoveTo("n2", call=("sleep", "60"), unload=True, lease_s=60.0)
+
+
+@pytest.fixture
+def keeper(tmp_path):
+    """What a keeper has of it; `until` serves it meanwhile."""
+    selector = selectors.DefaultSelector()
+    places.write(tmp_path, HELD.leased_for(300.0, places.now()))
+    handle = PermitHandle(str(tmp_path), selector, lambda _: None, lambda: None)
+
+    def serve(fulfilled):
+        def turn():
+            handle.tick(time.monotonic())
+            for key, _ in selector.select(0.05):
+                key.data()
+            return fulfilled()
+
+        until(turn, 30, "the helper", every=0)
+
+    handle.until = serve
+    yield handle
+    handle.helper.gone("the end", respawn=False)
+
+
+def test_until_a_successor_speaks_its_last_word_holds(keeper):
+    keeper.apply_order(UNLOAD)
+    keeper.until(lambda: keeper.away == "leaving")
+    assert keeper.may_run and not keeper.may_start
+    first = keeper.helper.pid
+    os.kill(first, signal.SIGKILL)
+    keeper.until(lambda: keeper.helper.pid != first)
+    assert keeper.away == "leaving" and not keeper.may_start, "the file may say by now that it is handed over"
+    keeper.until(lambda: not keeper.away)  # nobody has told its successor of the move
+    assert keeper.may_start
+    keeper.apply_order(UNLOAD)
+    keeper.until(lambda: keeper.away == "leaving")
+
+
+def test_a_hand_over_is_on_disk_before_it_is_said_and_is_no_lease_of_this_place(keeper, tmp_path):
+    keeper.apply_order(HandOver())
+    keeper.apply_order(UNLOAD)
+    keeper.until(lambda: keeper.away == "leaving")
+    assert places.read(tmp_path).holder, "nothing was unloaded when it was asked for"
+    keeper.apply_order(HandOver("DE", step=5))
+    keeper.until(lambda: keeper.away == "gone")
+    known = places.read(tmp_path)
+    assert (known.token, known.moved_to, known.places[0].zone) == (2, "n2", "DE") and not keeper.may_run
+    assert keeper.facts()["moved_to"] == "n2" and keeper.facts()["lease_ends"] is None
+
+
+def test_what_was_written_before_a_helper_died_is_what_its_successor_says(keeper, tmp_path):
+    keeper.until(lambda: keeper.helper.pid is not None)
+    os.kill(keeper.helper.pid, signal.SIGKILL)
+    ends = places.now().now_s + 500.0
+    places.write(tmp_path, lease.granted(places.read(tmp_path), lease.Grant(1, 500.0), places.now()))
+    keeper.until(lambda: (keeper.facts()["lease_ends"] or 0.0) >= ends - 5.0)
+    keeper.apply_order(Renewed(1, None))
+    keeper.until(lambda: keeper.facts()["lease_ends"] is None)
+    assert keeper.may_start and not places.read(tmp_path).leased, "for good"
