@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_179
+WHOLE = 51_164
 FILES = 440
 ROOMS = {
     "": 1_896,
@@ -36,9 +36,9 @@ ROOMS = {
     "job/keeper": 1_702,
     "job/life": 899,
     "job/supervisor": 299,
-    "job/supervisor/core": 4_808,
+    "job/supervisor/core": 4_810,
     "job/supervisor/record": 1_440,
-    "job/supervisor/shell": 1_997,
+    "job/supervisor/shell": 2_005,
     "job/terms": 491,
     "job/worker": 343,
     "nodes": 496,
@@ -51,10 +51,10 @@ ROOMS = {
     "slurm": 674,
     "system": 918,
     "text": 1_602,
-    "tui": 249,
+    "tui": 250,
     "tui/model": 837,
-    "tui/screens": 1_597,
-    "tui/terminal": 467,
+    "tui/screens": 1_543,
+    "tui/terminal": 495,
     "tui/widgets": 1_816,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""

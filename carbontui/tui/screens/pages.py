@@ -83,9 +83,15 @@ class OpensPages(JobPage):
         return self.view_state
 
     def action_sources(self) -> None:
+        from carbontui.tui.screens.grid_rows import grid_rows
         from carbontui.tui.screens.page_rows import source_rows
 
-        self._read(f"where the numbers come from{self._zone()}", lambda page: source_rows(self._newest(), self.age_s()))
+        def rows(page: Read) -> list[CellRow]:
+            now, known = self._newest(), page.reply if isinstance(page.reply, protocol.GridAnswer) else None
+            return [*source_rows(now, self.age_s()), *grid_rows(now.status, known, page.fault, now.now_s)]
+
+        zone = f" · all times {figures.clock_name(self.view_state.now_s)}" if self.view_state else ""
+        self._read(f"where the numbers come from{zone}", rows, protocol.GridAsk(0))
 
     def action_abilities(self) -> None:
         from carbontui.tui.screens.page_rows import ability_rows, curve_rows
@@ -99,18 +105,6 @@ class OpensPages(JobPage):
             return [*told, [(f" {page.fault or 'asking the supervisor …'}", "fault" if page.fault else "dim")]]
 
         self._read("GPUs, and what can be measured and done here", rows, protocol.AbilitiesAsk(0), wide=True)
-
-    def action_grid(self) -> None:
-        from carbontui.tui.screens.grid_rows import grid_rows
-
-        def rows(page: Read) -> list[CellRow]:
-            known = page.reply if isinstance(page.reply, protocol.GridAnswer) else None
-            return grid_rows(self._newest(), known, page.fault, self.app.size.width)
-
-        self._read(f"the grid{self._zone()}", rows, protocol.GridAsk(0))
-
-    def _zone(self) -> str:
-        return f" · all times {figures.clock_name(self._newest().now_s)}" if self.view_state else ""
 
     def _read(
         self,

@@ -124,7 +124,7 @@ def outputs(snap: protocol.Snap, width: int) -> dict[str, str]:
         "hours": text_of(plan_text.hours_rows(view_state)),
         "events": text_of(plan_text.event_rows(status.events, view_state)),
         "sources": text_of(page_rows.source_rows(view_state, 0.0)),
-        "grid": text_of(grid_rows.grid_rows(view_state, None, "", width)),
+        "grid": text_of(grid_rows.grid_rows(view_state.status, None, "", AT_S)),
         "last event": state_text.last_event(view_state),
         "table": row.headline,
         "notification": (notify.news(before, view_state) or notify.Notification("", False)).text,

@@ -55,13 +55,16 @@ def view(state: JobState, inputs: Inputs) -> ShownPlan | None:
     return ShownPlan(shown, said, _curve(state, now_s))
 
 
-def frontier(state: JobState, shown: protocol.PlanView | None) -> protocol.Frontier | None:
-    """The frontier of the plan in force, its chosen point what will really be carried out. In grams it never rises:
-    more time cannot cost more, so a budget that would is none to choose under what holds now."""
+def frontier(state: JobState, shown: protocol.PlanView | None, end: protocol.AtEnd | None) -> protocol.Frontier | None:
+    """The frontier of the plan in force, its chosen point what will really be carried out: in grams what is expected at
+    the `end`, to the digits that are shown. In grams it never rises: more time cannot cost more, so a budget that would
+    is none to choose under what holds now."""
     known = state.frontier
-    if known is None or shown is None or known.chosen is None or state.plan is None or shown is state.plan.view:
+    if known is None or shown is None or known.chosen is None or state.plan is None:
         return known
     chosen, was, planned = point_of(state.totals, shown, state.start_s), known.points[known.chosen], state.plan.view
+    if end is not None:
+        chosen = structs.replace(chosen, gco2_g=float(f"{end.gco2_g:.3g}"))
     works = {one.name for one in shown.table if one.speed > 0}
     if works.isdisjoint(name for name, _ in shown.levels):
         return protocol.Frontier((chosen,), 0, known.reference_s)  # it does no work: its few grams are no choice
