@@ -11,16 +11,16 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_164
-FILES = 440
+WHOLE = 51_152
+FILES = 439
 ROOMS = {
-    "": 1_896,
+    "": 1_899,
     "account": 968,
     "assumed": 218,
     "client": 1_471,
-    "client/detection": 1_773,
+    "client/detection": 1_791,
     "client/frameworks": 976,
-    "client/pausing": 1_547,
+    "client/pausing": 1_548,
     "commands": 2_408,
     "commands/support": 790,
     "extensions": 417,
@@ -52,9 +52,9 @@ ROOMS = {
     "system": 918,
     "text": 1_602,
     "tui": 250,
-    "tui/model": 837,
-    "tui/screens": 1_543,
-    "tui/terminal": 495,
+    "tui/model": 833,
+    "tui/screens": 1_518,
+    "tui/terminal": 490,
     "tui/widgets": 1_816,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""

@@ -227,9 +227,9 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
 
     def _tell_elsewhere(self, before: ViewState | None, view_state: ViewState) -> None:
         """Notify a user who is not watching, by the terminal."""
-        told = notify.news(before, view_state)
-        if told and isinstance(self.app, notify.TellsTerminal) and os.environ.get("CARBONTUI_NOTIFY") != "off":
-            self.app.tell_terminal(notify.osc9(told.text), bell=told.urgent)
+        told, tell = notify.news(before, view_state), getattr(self.app, "tell_terminal", None)
+        if told and tell is not None and os.environ.get("CARBONTUI_NOTIFY") != "off":
+            tell(notify.osc9(told.text), bell=told.urgent)
 
     def _draw(self, view_state: ViewState, *, anew: bool) -> None:
         with self.app.batch_update():

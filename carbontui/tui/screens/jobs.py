@@ -284,8 +284,7 @@ class Jobs(Answers):
             self.change(replace(self.listed, marked=frozenset()) if self.listed.marked else self.listed.filtered(""))
 
     def action_open(self) -> None:
-        pointed = self.listed.pointed()
-        if pointed is not None:
+        if (pointed := self.listed.pointed()) is not None:
             self.app.push_screen(self._open(pointed.target))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -83,8 +83,7 @@ class OpensPages(JobPage):
         return self.view_state
 
     def action_sources(self) -> None:
-        from carbontui.tui.screens.grid_rows import grid_rows
-        from carbontui.tui.screens.page_rows import source_rows
+        from carbontui.tui.screens.page_rows import grid_rows, source_rows
 
         def rows(page: Read) -> list[CellRow]:
             now, known = self._newest(), page.reply if isinstance(page.reply, protocol.GridAnswer) else None
@@ -110,7 +109,7 @@ class OpensPages(JobPage):
         self,
         title: str,
         rows: Callable[[Read], list[CellRow]],
-        question: link.Request | None = None,
+        question: link.Request,
         *,
         wide: bool = False,
     ) -> None:
@@ -118,8 +117,7 @@ class OpensPages(JobPage):
         from carbontui.tui.screens.read import Read
 
         if self.view_state is not None:
-            request = None if question is None else partial(self.feed.request, question)
-            self.app.push_screen(Read(title, rows, request, wide=wide))
+            self.app.push_screen(Read(title, rows, partial(self.feed.request, question), wide=wide))
 
     def action_table(self) -> None:
         if self.from_table:

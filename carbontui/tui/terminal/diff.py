@@ -16,7 +16,6 @@ from typing import NamedTuple
 from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.segment import Segment
 from rich.style import Style
 from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.strip import Strip
@@ -49,7 +48,7 @@ class Changes(CompositorUpdate):
     """An update as the terminal needs it, already rendered."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Segment(self.text)
+        yield self.text
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -112,7 +111,6 @@ def _text(rows: Rows, shown: Rows, width: int) -> str:
     out: list[str] = []
     at: tuple[int, int] | None = None
     pen: CellStyle | None = None
-    last: CellStyle | None = None
     erased: set[int] = set()
     for y, column, blank in _by_pen(rows, shown, width):
         cell = rows[y][column]
@@ -121,10 +119,8 @@ def _text(rows: Rows, shown: Rows, width: int) -> str:
             continue
         if at != (column, y):
             out.append(_moved(rows[y], shown.get(y, {}), at, column, y, pen))
-        if cell.cell_style is not last:
-            last = cell.cell_style
-            codes, pen = _turn(pen, last)
-            out.append(codes)
+        codes, pen = _turn(pen, cell.cell_style)
+        out.append(codes)
         if column >= blank:
             out.append("\x1b[K")
             at = column, y

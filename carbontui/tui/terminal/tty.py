@@ -50,8 +50,7 @@ def ascii_alone(environ: Mapping[str, str] = os.environ) -> bool:
 def prefer_still(environ: dict[str, str] | os._Environ[str] = os.environ) -> None:
     """Turn off animations and smooth scrolling, unless the user set them: they cost repaints over SSH."""
     environ.setdefault("TEXTUAL_ANIMATIONS", "none")
-    if environ.get("SSH_CONNECTION"):
-        environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
+    environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
 
 
 def leave_if_dead(descriptor: int = 0) -> None:

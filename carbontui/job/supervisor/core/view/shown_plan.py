@@ -74,14 +74,12 @@ def frontier(state: JobState, shown: protocol.PlanView | None, end: protocol.AtE
         more = shown.gco2_g / planned.gco2_g
         at = [chosen.gco2_g + (point.gco2_g - was.gco2_g) * more for point in others]
         others = [structs.replace(point, gco2_g=grams) for point, grams in zip(others, at, strict=True)]
-    sooner = [point for point in others if point.finish_s < chosen.finish_s]
-    later = [point for point in others if point.finish_s > chosen.finish_s]
-    if state.spec.objective == "carbon" and state.spec.weight is None:
-        highest = list(itertools.accumulate((point.gco2_g for point in (chosen, *reversed(sooner))), max))[1:]
-        lowest = list(itertools.accumulate((point.gco2_g for point in (chosen, *later)), min))[1:]
-        sooner = [point for point, most in zip(sooner, reversed(highest), strict=True) if point.gco2_g >= most]
-        later = [point for point, least in zip(later, lowest, strict=True) if point.gco2_g <= least]
-    return protocol.Frontier((*sooner, chosen, *later), len(sooner), known.reference_s)
+    falls, kept = state.spec.objective == "carbon" and state.spec.weight is None, [chosen]
+    for point in reversed([point for point in others if point.finish_s < chosen.finish_s]):
+        kept[:0] = [point] if not falls or point.gco2_g >= kept[0].gco2_g else []
+    for point in (point for point in others if point.finish_s > chosen.finish_s):
+        kept += [point] if not falls or point.gco2_g <= kept[-1].gco2_g else []
+    return protocol.Frontier(tuple(kept), kept.index(chosen), known.reference_s)
 
 
 # --- as planned ---------------------------------------------------------------------------------------------------
