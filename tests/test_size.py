@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_156
+WHOLE = 51_149
 FILES = 439
 ROOMS = {
     "": 1_899,
@@ -53,9 +53,9 @@ ROOMS = {
     "text": 1_604,
     "tui": 250,
     "tui/model": 833,
-    "tui/screens": 1_518,
-    "tui/terminal": 490,
-    "tui/widgets": 1_818,
+    "tui/screens": 1_514,
+    "tui/terminal": 489,
+    "tui/widgets": 1_816,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 

@@ -391,14 +391,10 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             return False
         if keys.why_not(action, self.view_state):
             return None  # dim
-        if action == "back":
-            return self.choice is not None or self.from_table
-        if action == "commit":
-            return self.choice is not None
-        if action == "move":
-            return self.better is not None
-        if action == "table":
-            return self.from_table or self._table is not None
-        if action in ("budget", "type_budget", "abilities", "plan", "zoom"):
-            return not over
-        return True
+        exists = {
+            "back": self.choice is not None or self.from_table,
+            "commit": self.choice is not None,
+            "move": self.better is not None,
+            "table": self.from_table or self._table is not None,
+        }
+        return exists.get(action, not (over and action in ("budget", "type_budget", "abilities", "plan", "zoom")))

@@ -101,7 +101,6 @@ async def _drained(pumps: Iterable[MessagePump]) -> None:
 
 DANGEROUS = frozenset({"send", "timed", "cap", "commit", "type_budget", "stop", "guess", "move"})
 
-FILTER = Binding("slash", "filter", "filter", id="filter", key_display="/", tooltip="Show only what contains a word")
 BINDINGS: list[BindingType] = [
     # first: a narrow footer shows these at least
     Binding("question_mark", "help", "help", id="help", key_display="?", tooltip="Every key, and what the marks say"),
