@@ -422,6 +422,8 @@ class MovedTo(Struct, frozen=True):
     host: str
 
 
+Doing = Literal["evaluates", "loads"]
+"""What a training does between its steps, where its code names it: a function of an evaluation, torch's loaders."""
 NotFinite = Literal["NaN", "inf", "-inf"]
 
 
@@ -596,6 +598,7 @@ class Status(Struct, frozen=True, kw_only=True):
     loss: Loss | float | None = None
     """Null until one was reported or printed; a number alone in snapshots of before 2026-12."""
     epoch: float | None = None
+    doing: Doing | None = None
     metrics: dict[str, float] = {}
     """The script's own metrics: carbontui.report(metrics=...)."""
     gpus: tuple[Gpu, ...] = ()
@@ -910,6 +913,7 @@ class RankReport(Struct, tag_field="t", tag="obs", frozen=True):
     epoch_left: tuple[Count, Count] | None = None
     """Steps to the end of the present epoch, and of a whole one, where a resumed run may go on with other batches until
     then; null where that is not known."""
+    doing: Doing | None = None
 
 
 class DesiredState(Struct, tag_field="t", tag="want", frozen=True):

@@ -33,6 +33,7 @@ from carbontui.job.life import launch  # noqa: E402
 from carbontui.tui.app import CarbonApp  # noqa: E402
 from carbontui.tui.screens.dashboard import Dashboard  # noqa: E402
 from carbontui.tui.screens.jobs import Jobs  # noqa: E402
+from carbontui.tui.widgets.state_bar import StateBar  # noqa: E402
 
 SECONDS = "150"
 """Of the recorded day: long enough to open every page while it lasts."""
@@ -62,11 +63,17 @@ async def draw(job: str, path: Path, size: tuple[int, int], keys: list[str], the
         await pilot.pause(1.0)  # the first read of the log, the reply of a page
         await pilot.press(*keys)
         await pilot.pause(1.0)
-        while "asking" in (picture := svg(app)):
-            await pilot.pause(0.2)
+        while "asking" in (picture := svg(app)) or (screen.is_current and not settled(screen)):
+            await pilot.pause(0.05)
         path.write_text(picture)
     print(path, flush=True)
     photograph(path)
+
+
+def settled(screen: Dashboard) -> bool:
+    """Whether a pause that is shown has reached the boards."""
+    shown = screen.query_one(StateBar).view_state
+    return shown is None or shown.status.state != "paused" or (shown.status.power_w or 0.0) < 120.0
 
 
 async def others(home: str) -> tuple[str, ...]:

@@ -190,8 +190,10 @@ def zone_named() -> Iterator[None]:
 
 def clock(epoch_s: float, now_s: float) -> str:
     """'14:15' today, 'Fri 14:15' within the week, '24 Dec 14:15' later, '24 Dec 2031 14:15' if the year is ambiguous:
-    in the time zone of this process, the reader's."""
-    return named_clock(epoch_s, now_s) if NAMES_ZONE.get() else _clock(epoch_s, now_s)
+    in the time zone of this process, the reader's. In the hour that an autumn has twice, 'Sun 02:30 CEST'."""
+    at = datetime.fromtimestamp(epoch_s)
+    twice = at.timestamp() != at.replace(fold=1 - at.fold).timestamp()
+    return named_clock(epoch_s, now_s) if twice or NAMES_ZONE.get() else _clock(epoch_s, now_s)
 
 
 def _clock(epoch_s: float, now_s: float) -> str:

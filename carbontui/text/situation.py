@@ -86,17 +86,17 @@ def done(status: Status) -> float | None:
 
 
 def at_level(status: Status, plan: PlanView | None) -> str:
-    """What is in force, behind the state: 'at full speed', 'at cap 300 W', 'until its next step ends'; '' for a state
-    that says it itself."""
+    """What is in force, behind the state, and what it does between its steps: 'at full speed', 'at cap 300 W,
+    evaluating', 'until its next step ends'; '' for a state that says it itself."""
     now, table = status.situation, plan.table if plan else ()
     if status.state == "pausing":
         return "until its next step ends"
     if status.state not in ("running", "throttled"):
         return ""
     name = now.applied if now is not None else status.level
-    if state(status) == SLOWED:
-        return "to half"
-    return "" if name is None else f"at {level(name, table)}"
+    doing = {"evaluates": "evaluating", "loads": "waiting for its data"}.get(status.doing or "", "")
+    at = "to half" if state(status) == SLOWED else "" if name is None else f"at {level(name, table)}"
+    return ", ".join(filter(None, (at, doing)))
 
 
 OTHERS = "the rest other programs'"

@@ -52,7 +52,8 @@ class CarbonApp(App[str | None]):
         # Textual's own lines and scrollbars are characters, too
         self.set_class(ascii, "-ascii")
         self.key_order = KeyOrder(self, super().on_event)
-        self._terminal = TerminalDiff(erases=tty.erases_in_colour())
+        erases, repeats = tty.abilities()
+        self._terminal = TerminalDiff(erases=erases, repeats=repeats)
         for theme in palette.THEMES:
             self.register_theme(theme)
         name = palette.first_theme(self.available_themes)

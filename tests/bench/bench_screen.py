@@ -149,7 +149,6 @@ PAGES = {
     "help": "?",
     "sources": "i",
     "boards": "d",
-    "grid": "G",
     "plan": "w",
     "log": "l",
     "pause for": "P",

@@ -411,3 +411,39 @@ def test_a_process_that_ends_by_os_exit_reports_its_last_steps(launch, finish, s
     """As the children of multiprocessing do: nothing registered at exit is run."""
     finish(launch("import os, time, carbontui\nfor _ in range(98): carbontui.step(); time.sleep(0.013)\nos._exit(0)"))
     assert supervisor.last().step == 98
+
+
+BESIDE_STEPS = """
+import os, time, carbontui
+
+def until(name):
+    while not os.path.exists(name):
+        time.sleep(0.02)
+
+def validate():
+    until("validated")
+
+def test_run():  # the steps are made in it: no evaluation, whatever its name
+    while not os.path.exists("stepped"):
+        time.sleep(0.02)
+        carbontui.step()
+    validate()
+    exec(compile("def fetch(): until('loaded')", "/x/torch/utils/data/dataloader.py", "exec"), globals())
+    fetch()
+
+test_run()
+print("done")
+"""
+
+
+def test_an_evaluation_and_a_wait_for_data_are_named_by_the_code_that_runs(launch, finish, supervisor, tmp_path):
+    process = launch(BESIDE_STEPS)
+    stepping(supervisor)
+    beats(supervisor, 3)
+    assert supervisor.last().doing is None
+    (tmp_path / "stepped").touch()
+    supervisor.wait(lambda: supervisor.last().doing == "evaluates")
+    (tmp_path / "validated").touch()
+    supervisor.wait(lambda: supervisor.last().doing == "loads")
+    (tmp_path / "loaded").touch()
+    assert "done" in finish(process)

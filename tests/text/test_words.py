@@ -1,8 +1,11 @@
 """What users read of a statement: one sample of each form that a template cannot show by itself."""
 
+import time
+
 import pytest
 from drawn import NOW_S, drawn
 
+from carbontui import units
 from carbontui.protocol import statement, written
 from carbontui.text import figures
 
@@ -44,3 +47,13 @@ def test_a_statement_is_drawn_with_its_figures(said, words):
 def test_a_code_without_wording_is_an_error_of_ours():
     with pytest.raises(KeyError):
         drawn(statement("no_such_code"))
+
+
+def test_the_hour_that_an_autumn_has_twice_names_its_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    day, hours = units.from_iso("2026-10-25T00:00:00Z"), (-0.5, 0.5, 1.5, 2.5)
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        time.tzset()
+        told = [figures.clock(day + hour * 3600.0, day - 86400.0) for hour in hours]
+    time.tzset()
+    assert told == ["Sun 01:30", "Sun 02:30 CEST", "Sun 02:30 CET", "Sun 03:30"]

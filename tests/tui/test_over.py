@@ -18,12 +18,13 @@ from carbontui.job.files import runlog
 from carbontui.text import account as account_words
 from carbontui.text import figures, first_run
 from carbontui.tui.app import CarbonApp
-from carbontui.tui.model.feed import Target, WholeRun
+from carbontui.tui.model.feed import Connection, Target, WholeRun
 from carbontui.tui.model.view_state import fold, offline
 from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.log import LogScreen
 from carbontui.tui.terminal import keys
 from carbontui.tui.widgets.scale import GUTTER, window
+from carbontui.tui.widgets.state_bar import StateBar
 from carbontui.tui.widgets.watt_chart import WattChart
 
 TRACE = "step 60\nTraceback (most recent call last):\nRuntimeError: out of memory\n"
@@ -227,3 +228,14 @@ async def test_the_ending_says_what_was_first_said(tmp_path: Path) -> None:
             await pilot.pause(0.02)
         text = text_of(app)
         assert "865 g, −21 % (run now 1.10 kg)" in text and "27 h 51 early" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "age", "said"), [("reconnecting", "10 s", "data 10 s old"), ("refused", "", "not con")]
+)
+def test_on_a_small_screen_a_lost_connection_takes_the_place_of_the_level(kind: Any, age: str, said: str) -> None:
+    bar = StateBar()
+    bar.view_state, bar.connection, bar.age = fold(None, scene()), Connection(kind), age
+    first, level = ("".join(text for text, _ in bar.draw(width, 4)[0]) for width in (40, 120))
+    assert "RUNNING" in first and said in first and "cap 250 W" not in first
+    assert said in level and "cap 250 W" in level

@@ -91,7 +91,7 @@ async def test_a_page_that_was_left_keeps_nothing(stage: Any) -> None:
 
     async def opened(times: int) -> Counter[str]:
         for _ in range(times):
-            for key in ("question_mark", "i", "d", "G", "w", "l"):
+            for key in ("question_mark", "i", "d", "w", "l"):
                 await s.pilot.press(key)
                 await s.until(lambda: not isinstance(s.app.screen, Dashboard))
                 await s.pilot.press("escape")  # leaves every page

@@ -43,14 +43,20 @@ class Emulated:
 
     def __init__(self) -> None:
         self.cells: dict[tuple[int, int], tuple[str, tuple[str, ...]]] = {}
-        self.scrolls = self.erased = 0
+        self.scrolls = self.erased = self.repeated = 0
 
     def write(self, text: str) -> None:
         x = y = 0
+        last = ""
         pen: dict[str, str] = {}
         top, bottom = 0, HIGH - 1
         for token in re.finditer(r"\x1b\[([\d;]*)([A-Za-z])|\x1b\].*?\x1b\\|\x1b(D)|\r?(\n)|(.)", text):
             codes, final, index, newline, char = token.groups()
+            if char == "\b":
+                x -= 1
+                continue
+            count, last = (int(codes), last) if final == "b" else (1, char or "")
+            self.repeated += final == "b"
             if final == "H":
                 row, _, column = codes.partition(";")
                 x, y = int(column or 1) - 1, int(row) - 1
@@ -62,8 +68,10 @@ class Emulated:
                 moved = {(cx, cy - 1): cell for (cx, cy), cell in self.cells.items() if top < cy <= bottom}
                 unknown = {(cx, bottom): ("unknown", ()) for cx in range(WIDE)}
                 self.cells |= moved | unknown
-            elif final == "C":
-                x += int(codes)
+            elif final in ("C", "D"):
+                x += int(codes) if final == "C" else -int(codes)
+            elif final == "B":
+                y += int(codes or 1)
             elif final == "K":
                 self.erased += 1
                 self.cells |= {(cx, y): (" ", ("", pen.get("back", ""))) for cx in range(x, WIDE)}
@@ -71,7 +79,8 @@ class Emulated:
                 self._pen(pen, codes.split(";"))
             elif newline:
                 x, y = 0, y + 1
-            elif char:
+            for _ in range(count if last else 0):
+                char = last
                 hidden = ("front", "back", "1", "2", "3") if char == " " else ("front", "back")
                 marks = tuple(sorted(code for what, code in pen.items() if what not in hidden))
                 seen = ("" if char == " " and not marks else pen.get("front", ""), pen.get("back", ""), *marks)
@@ -109,7 +118,7 @@ def line(chance: random.Random, looks: list[Style]) -> Strip:
         if used >= WIDE - blank:
             segments.append(Segment(" " * (WIDE - used), chance.choice(looks)))
             break
-        text = "".join(chance.choices(CHARS, k=chance.randint(1, 6)))
+        text = "".join(chance.choices(CHARS, k=chance.randint(1, 6))) + chance.choice(CHARS) * chance.choice((0, 0, 9))
         while cell_len(text) > WIDE - used:
             text = text[:-1]
         segments.append(Segment(text or " ", chance.choice(looks)))
@@ -117,12 +126,12 @@ def line(chance: random.Random, looks: list[Style]) -> Strip:
     return Strip(segments)
 
 
-@pytest.mark.parametrize("erases", [False, True])
+@pytest.mark.parametrize("able", [False, True])
 @pytest.mark.parametrize("system", ["truecolor", "256", "standard"])
-def test_the_terminal_shows_what_it_would_show_if_all_were_sent(system: str, erases: bool) -> None:
+def test_the_terminal_shows_what_it_would_show_if_all_were_sent(system: str, able: bool) -> None:
     chance = random.Random(7)
     console = Console(force_terminal=True, color_system=system, width=WIDE)
-    diff, whole, spared = TerminalDiff(erases=erases), Emulated(), Emulated()
+    diff, whole, spared = TerminalDiff(erases=able, repeats=able), Emulated(), Emulated()
     sent = [0, 0]
     looks = styles()
     lines = [line(chance, looks) for _ in range(HIGH)]
@@ -142,7 +151,7 @@ def test_the_terminal_shows_what_it_would_show_if_all_were_sent(system: str, era
         seen = {(x, y) for y in range(first, HIGH) for x in range(WIDE)}
         assert {at: spared.cells[at] for at in seen} == {at: whole.cells[at] for at in seen}
     assert sent[1] < sent[0] / 3
-    assert (spared.erased > 20) == erases
+    assert (spared.erased > 20, spared.repeated > 20) == (able, able)
 
 
 @pytest.mark.parametrize("erases", [False, True])
@@ -171,3 +180,11 @@ def test_the_same_picture_is_nothing_to_send_until_the_terminal_is_forgotten() -
     assert diff.changes(update, console) is None
     diff.forget()
     assert diff.changes(update, console) is not None
+
+
+def test_a_colour_is_sent_once_for_all_that_has_it() -> None:
+    console = Console(force_terminal=True, color_system="truecolor", width=WIDE)
+    red, green = styles()[:2]
+    striped = [[Strip([Segment("ab", one) for _ in range(5) for one in (red, green)])] for _ in range(HIGH)]
+    changes = TerminalDiff().changes(LayoutUpdate(striped, Region(0, 0, WIDE, HIGH)), console)
+    assert isinstance(changes, Changes) and len(re.findall(r"\x1b\[[\d;]+m", changes.text)) == 3

@@ -18,14 +18,12 @@ from carbontui.tui.screens.dashboard import Dashboard
 from carbontui.tui.screens.jobs import Jobs
 from carbontui.tui.widgets.cells import Cells
 
-PAGES = {"plan": "w", "sources": "i", "boards": "d", "grid": "G"}
+PAGES = {"plan": "w", "sources": "i", "boards": "d"}
 SAME: dict[str, list[tuple[str, str]]] = {
     "intensity now": [
         ("dashboard", r"carbon intensity +(\d+) g/kWh F"),
-        ("grid", r"now +(\d+) g/kWh F"),
         ("plan", r"cap 250 W +(\d+) g/kWh ·"),
     ],
-    "price now": [("dashboard", r"price +([\d.]+ EUR/kWh)"), ("grid", r"now +([\d.]+ EUR/kWh)")],
     "watts of the job": [("dashboard", r"power +(\d+) ?W"), ("table", r"charlm .* (\d+) W")],
     "watts of the board": [("dashboard", r"0 H100 80GB +(\d+) /"), ("boards", r"0 H100 +(\d+) /")],
     "limit": [("dashboard", r"0 H100 80GB +\d+ / +(\d+) W"), ("boards", r"0 H100 +\d+ / +(\d+) ")],
@@ -100,7 +98,7 @@ def changes(snap: protocol.Snap) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("size", [(200, 60), (120, 40), (80, 24), (60, 20), (40, 15)])
 async def test_no_panel_changes_place_while_state_and_size_stay(stage: Any, size: tuple[int, int]) -> None:
     async with stage("running", gpus=2, size=size) as s:
-        for key in ("", "w", "d", "G"):
+        for key in ("", "w", "d", "i"):
             if key:
                 await s.pilot.press(key)
                 await s.pilot.pause()
@@ -126,13 +124,13 @@ async def test_the_page_of_the_boards_moves_on_with_the_job(stage: Any) -> None:
         await s.until(lambda: " 199 / 250 " in s.text())
 
 
-async def test_the_page_of_the_grid_says_what_answers_and_what_a_key_would_add(stage: Any) -> None:
+async def test_the_page_of_sources_says_what_answers_and_what_a_key_would_add(stage: Any) -> None:
     errors = (protocol.ForecastError(1, 300, 0.03, 0.09, 0.79),)
     snap = scene("priced")
     late = structs.replace(snap.status.intensity, known_until=units.iso(NOW - 10800), age_s=10800.0)
     snap = structs.replace(snap, status=structs.replace(snap.status, forecast_errors=errors, intensity=late))
     async with stage(snap=snap) as s:
-        await s.pilot.press("G")
+        await s.pilot.press("i", "end")
         await s.until(lambda: "Energy-Charts" in s.text())
         text = s.text()
         for said in (

@@ -280,6 +280,7 @@ class Link:
             "calls": gate.boundaries(),
             "can_unload": bool(gate.savers and os.environ.get("CARBONTUI_MARKER")),  # else nobody starts it again
             "epoch_left": gate.epoch(),
+            "doing": watch.doing() if gate.state == "running" else None,
             "timed": timed and (timed[0], round(max(0.0, gate.clock() - timed[1]), 6)),
         }
 

@@ -5,6 +5,7 @@ A value, replaced at every key and every look. Cursor and marks refer to ids, so
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -84,9 +85,6 @@ class ListedJob:
         return f"{self.name} {self.id} {situation.state(self.status)} {self.why}"
 
 
-_LAST = float("inf")
-
-
 @dataclass(frozen=True, slots=True)
 class JobList:
     """`rows` are all rows in the order given; `shown` those that contain `wanted`, sorted; `place` is the cursor's
@@ -97,7 +95,7 @@ class JobList:
         "name": lambda job: (job.name.lower(),),
         "watts": lambda job: (-(job.status.power_w or -1.0),),
         "done": lambda job: (-(situation.done(job.status) or 0.0),),
-        "finish": lambda job: (units.from_iso(job.status.finish_expected) if job.status.finish_expected else _LAST,),
+        "finish": lambda job: (units.from_iso(job.status.finish_expected) if job.status.finish_expected else math.inf,),
         "CO2": lambda job: (-(job.grams if job.grams is not None else -1.0),),
     }
     """The sort orders, in the order the key cycles through. Equal rows keep their order."""

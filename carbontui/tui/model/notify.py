@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 from carbontui import protocol
 from carbontui.text import figures, situation
@@ -18,20 +18,12 @@ class Notification(NamedTuple):
     urgent: bool
 
 
-@runtime_checkable
-class TellsTerminal(Protocol):
-    """An app that can write to its terminal outside the screen's drawing."""
-
-    def tell_terminal(self, sequence: str, *, bell: bool) -> None: ...
-
-
 def news(before: ViewState | None, after: ViewState) -> Notification | None:
     """The notification for this change; None for the first picture and for changes of no interest."""
     if before is None:
         return None
     was, now = before.status, after.status
-    name = "".join(char for char in now.name if char.isprintable())
-    over = now.state not in protocol.LIVE_STATES
+    name, over = now.name, now.state not in protocol.LIVE_STATES
     if was.state != now.state and (over or (now.state in STILL and was.state not in STILL)):
         return Notification(f"{name}: {situation.stated(now)}", over)
     if at_risk(after) and not at_risk(before):

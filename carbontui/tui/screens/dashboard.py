@@ -227,9 +227,9 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
 
     def _tell_elsewhere(self, before: ViewState | None, view_state: ViewState) -> None:
         """Notify a user who is not watching, by the terminal."""
-        told = notify.news(before, view_state)
-        if told and isinstance(self.app, notify.TellsTerminal) and os.environ.get("CARBONTUI_NOTIFY") != "off":
-            self.app.tell_terminal(notify.osc9(told.text), bell=told.urgent)
+        told, tell = notify.news(before, view_state), getattr(self.app, "tell_terminal", None)
+        if told and tell is not None and os.environ.get("CARBONTUI_NOTIFY") != "off":
+            tell(notify.osc9(told.text), bell=told.urgent)
 
     def _draw(self, view_state: ViewState, *, anew: bool) -> None:
         with self.app.batch_update():
@@ -391,14 +391,10 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
             return False
         if keys.why_not(action, self.view_state):
             return None  # dim
-        if action == "back":
-            return self.choice is not None or self.from_table
-        if action == "commit":
-            return self.choice is not None
-        if action == "move":
-            return self.better is not None
-        if action == "table":
-            return self.from_table or self._table is not None
-        if action in ("budget", "type_budget", "abilities", "plan", "zoom"):
-            return not over
-        return True
+        exists = {
+            "back": self.choice is not None or self.from_table,
+            "commit": self.choice is not None,
+            "move": self.better is not None,
+            "table": self.from_table or self._table is not None,
+        }
+        return exists.get(action, not (over and action in ("budget", "type_budget", "abilities", "plan", "zoom")))

@@ -132,7 +132,7 @@ class Jobs(Answers):
         Binding("r", "send('resume')", "resume", id="jobs_resume", tooltip="Resume their plans (asks first)"),
         Binding("S", "stop", "stop", id="jobs_stop", tooltip="Stop the chosen jobs (asks first)"),
         Binding("d", "machine", "machine", id="machine", tooltip="Every GPU of the machine, its host and its grid"),
-        keys.FILTER,
+        Binding("slash", "filter", "filter", id="filter", key_display="/", tooltip="Show only what contains a word"),
         Binding("s", "sort", "sort", id="sort", tooltip=f"Sort by the next of: {', '.join(JobList.ORDERS)}"),
         Binding("escape", "back", "back", id="list_back", show=False, tooltip="Clear marks and filter; to the job"),
         Binding("up,k", "move(-1)", "up", id="list_up", show=False, tooltip="A row up"),
@@ -284,8 +284,7 @@ class Jobs(Answers):
             self.change(replace(self.listed, marked=frozenset()) if self.listed.marked else self.listed.filtered(""))
 
     def action_open(self) -> None:
-        pointed = self.listed.pointed()
-        if pointed is not None:
+        if (pointed := self.listed.pointed()) is not None:
             self.app.push_screen(self._open(pointed.target))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

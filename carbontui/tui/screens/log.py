@@ -189,7 +189,7 @@ class LogScreen(Screen[None]):
         def answered(word: str) -> None:
             self._wanted = word.strip()
             if self._wanted:
-                self._seek(self._has(self._wanted), -1, from_here=False)
+                self._seek(self._has, -1, from_here=False)
 
         hint = "a word; n goes to the next match, N to the previous one"
         await self.mount(AskText("look for", hint, self._wanted, str, answered))
@@ -200,7 +200,7 @@ class LogScreen(Screen[None]):
         return action != "next" or bool(self._wanted)
 
     def action_next(self, way: int) -> None:
-        self._seek(self._has(self._wanted), way, from_here=True)
+        self._seek(self._has, way, from_here=True)
 
     def action_error(self) -> None:
         """Search from the start of the file: the first error is the cause of those that follow."""
@@ -228,10 +228,8 @@ class LogScreen(Screen[None]):
         self.query_one(LogPage).title = f"{self._title}: {'stderr' if self._err else 'output'}"
         return self._err is err
 
-    @staticmethod
-    def _has(word: str) -> Callable[[str], bool]:
-        lowered = word.lower()
-        return lambda text: lowered in text.lower()
+    def _has(self, text: str) -> bool:
+        return self._wanted.lower() in text.lower()
 
     def _seek(self, fits: Callable[[str], bool], way: int, *, from_here: bool) -> None:
         """Find the nearest matching row in the part that was read, else in the pages of the file beyond it."""

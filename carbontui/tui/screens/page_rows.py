@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len, set_cell_size
 from textual.screen import Screen
 
-from carbontui import protocol
-from carbontui.text import figures, situation
+from carbontui import protocol, units
+from carbontui.text import figures, situation, sources
 from carbontui.tui.model import state_text
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.terminal import palette
@@ -87,6 +88,35 @@ def source_rows(view_state: ViewState, age_s: float) -> list[CellRow]:
     if status.notices:
         rows += [[], [("notices", "title")]]
         rows += [[("! ", "warning"), (one, "text")] for one in situation.notices(status, view_state.now_s)]
+    return rows
+
+
+TITLE_MOST = 44
+"""Cells of a source's title."""
+SOURCE_STYLE = {"answers": "running", "fallback": "dim", "not asked": "dim", "needs key": "dim"}
+
+
+def grid_rows(status: protocol.Status, answer: protocol.GridAnswer | None, fault: str, now_s: float) -> list[CellRow]:
+    """How good forecasts were here, and every source of the grid. `answer` is None until it arrives, or if it is
+    unavailable: `fault` says why."""
+    rows: list[CellRow] = [[], [("the grid: forecasts here against realised values", "title")]]
+    for one in status.forecast_errors:
+        naive = "" if one.naive is None else f" (the same hour of the day before: {figures.percent(one.naive)})"
+        held = "" if one.coverage is None else f"; the 80 % band held {figures.percent(one.coverage)}"
+        rows.append([(f"{one.lead_h:>3} h ahead  ", "dim"), (f"off by {figures.percent(one.error)}", "strong")])
+        rows[-1].append((f"{naive}{held} of {one.hours} hours", "text"))
+    rows += [] if status.forecast_errors else [[(" too few hours to judge yet", "dim")]]
+    rows += [[], [("the grid: sources, in the order they are tried", "title")]]
+    if answer is None:
+        return [*rows, [(f" {fault or 'asking the supervisor …'}", "fault" if fault else "dim")]]
+    widest = min(TITLE_MOST, max((cell_len(source.title) for source in answer.sources), default=0))
+    for source in answer.sources:
+        ago = f" {figures.duration(max(0.0, now_s - units.from_iso(source.fetched)))} ago" if source.fetched else ""
+        rows.append([(f"{set_cell_size(source.title, widest)}  ", "text")])
+        rows[-1].append((f"{source.state}{ago}", SOURCE_STYLE.get(source.state, "warning")))
+        rows[-1].append((f"  {source.note or ''}", "dim"))
+    told = (("known ", sources.age(status.intensity, now_s)), ("moved by ", answer.moved), ("! ", answer.note))
+    rows += [[(what, "dim"), (text, "text")] for what, text in told if text]
     return rows
 
 

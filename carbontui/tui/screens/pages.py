@@ -83,9 +83,14 @@ class OpensPages(JobPage):
         return self.view_state
 
     def action_sources(self) -> None:
-        from carbontui.tui.screens.page_rows import source_rows
+        from carbontui.tui.screens.page_rows import grid_rows, source_rows
 
-        self._read(f"where the numbers come from{self._zone()}", lambda page: source_rows(self._newest(), self.age_s()))
+        def rows(page: Read) -> list[CellRow]:
+            now, known = self._newest(), page.reply if isinstance(page.reply, protocol.GridAnswer) else None
+            return [*source_rows(now, self.age_s()), *grid_rows(now.status, known, page.fault, now.now_s)]
+
+        zone = f" · all times {figures.clock_name(self.view_state.now_s)}" if self.view_state else ""
+        self._read(f"where the numbers come from{zone}", rows, protocol.GridAsk(0))
 
     def action_abilities(self) -> None:
         from carbontui.tui.screens.page_rows import ability_rows, curve_rows
@@ -100,23 +105,11 @@ class OpensPages(JobPage):
 
         self._read("GPUs, and what can be measured and done here", rows, protocol.AbilitiesAsk(0), wide=True)
 
-    def action_grid(self) -> None:
-        from carbontui.tui.screens.grid_rows import grid_rows
-
-        def rows(page: Read) -> list[CellRow]:
-            known = page.reply if isinstance(page.reply, protocol.GridAnswer) else None
-            return grid_rows(self._newest(), known, page.fault, self.app.size.width)
-
-        self._read(f"the grid{self._zone()}", rows, protocol.GridAsk(0))
-
-    def _zone(self) -> str:
-        return f" · all times {figures.clock_name(self._newest().now_s)}" if self.view_state else ""
-
     def _read(
         self,
         title: str,
         rows: Callable[[Read], list[CellRow]],
-        question: link.Request | None = None,
+        question: link.Request,
         *,
         wide: bool = False,
     ) -> None:
@@ -124,8 +117,7 @@ class OpensPages(JobPage):
         from carbontui.tui.screens.read import Read
 
         if self.view_state is not None:
-            request = None if question is None else partial(self.feed.request, question)
-            self.app.push_screen(Read(title, rows, request, wide=wide))
+            self.app.push_screen(Read(title, rows, partial(self.feed.request, question), wide=wide))
 
     def action_table(self) -> None:
         if self.from_table:

@@ -1,20 +1,21 @@
 """Sends the terminal only what changes.
 
 Textual sends every cell of a refreshed region again, with both colours of each piece: opening a page costs the whole
-screen twice. Here each update is compared, cell by cell, with what the terminal shows, and colours are sent when they
-change. Over a slow line that is the difference between a page at once and a page after half a minute.
+screen twice. Here each update is compared, cell by cell, with what the terminal shows, and each colour is sent once,
+for all that has it. Over a slow line that is the difference between a page at once and a page after half a minute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.segment import Segment
 from rich.style import Style
 from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.strip import Strip
@@ -47,7 +48,7 @@ class Changes(CompositorUpdate):
     """An update as the terminal needs it, already rendered."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Segment(self.text)
+        yield self.text
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -56,16 +57,25 @@ class Changes(CompositorUpdate):
         return self.text
 
 
+_RUN = re.compile("([\u2500-\u25fc\u2800-\u28ff])\\1{2,}|([ -~])\\2{5,}")
+"""Narrow characters, longer than the first of them and how often it is repeated; no control sequence has any."""
+
+
+def _repeated(run: re.Match[str]) -> str:
+    return f"{run[0][0]}\x1b[{len(run[0]) - 1}b"
+
+
 Rows = Mapping[int, Mapping[int, Cell]]
 """By row, by column."""
 
 
 class TerminalDiff:
-    """The terminal's contents, as sent through `changes`. `erases`: what it erases has the background in force."""
+    """The terminal's contents, as sent through `changes`. `erases`: what it erases has the background in force;
+    `repeats`: it repeats the last character."""
 
-    def __init__(self, *, erases: bool = False) -> None:
+    def __init__(self, *, erases: bool = False, repeats: bool = False) -> None:
         self._shown: dict[int, dict[int, Cell]] = {}
-        self._erases = erases
+        self._erases, self._repeats = erases, repeats
 
     def forget(self) -> None:
         """Forget the terminal's contents: it was resized, or another program wrote to it."""
@@ -87,10 +97,12 @@ class TerminalDiff:
             rows.setdefault(y, {}).update(zip(range(x, end), _cells(strip, system), strict=False))
         ends = width if self._erases else 0
         text = _text(rows, self._shown, ends)
-        scrolled = _scrolled(rows, self._shown, width, ends) if text and self._shown else ""
+        found = [text, _scrolled(rows, self._shown, width, ends) if text and self._shown else ""]
         for y, row in rows.items():
             self._shown.setdefault(y, {}).update(row)
-        return min(scrolled, text, key=len) if scrolled else text
+        if self._repeats:
+            found = [_RUN.sub(_repeated, one) for one in found]
+        return min(filter(None, found), key=len, default="")
 
 
 def _text(rows: Rows, shown: Rows, width: int) -> str:
@@ -99,31 +111,44 @@ def _text(rows: Rows, shown: Rows, width: int) -> str:
     out: list[str] = []
     at: tuple[int, int] | None = None
     pen: CellStyle | None = None
-    last: CellStyle | None = None
+    erased: set[int] = set()
+    for y, column, blank in _by_pen(rows, shown, width):
+        cell = rows[y][column]
+        char = cell.char
+        if not char or (column >= blank and y in erased):
+            continue
+        if at != (column, y):
+            out.append(_moved(rows[y], shown.get(y, {}), at, column, y, pen))
+        codes, pen = _turn(pen, cell.cell_style)
+        out.append(codes)
+        if column >= blank:
+            out.append("\x1b[K")
+            at = column, y
+            erased.add(y)
+            continue
+        out.append(char)
+        # terminals disagree on the width of some characters: position the cursor explicitly after one
+        at = (column + 1, y) if (len(char) == 1 and char < "\u1100") or _drawing(char) else None
+    return "".join((*out, "\x1b[0m")) if out else ""
+
+
+def _by_pen(rows: Rows, shown: Rows, width: int) -> Iterator[tuple[int, int, int]]:
+    """(row, column, column from which the row is erased) of the cells that the terminal does not show: all that need no
+    other codes, then the next, since a colour costs more than a move."""
+    groups: dict[CellStyle, list[tuple[int, int, int]]] = {}
+    pen: CellStyle | None = None
+    group: list[tuple[int, int, int]] = []
     for y, row in rows.items():
         was = shown.get(y, {})
         changed = [column for column, cell in row.items() if was.get(column) is not cell]
         blank = _blank_from(row, was, width) if changed else MOST_COLUMNS
-        erased = False
         for column in changed:
-            cell = row[column]
-            char = cell.char
-            if not char or (erased and column >= blank):
-                continue
-            if at != (column, y):
-                out.append(_moved(was, at, column, y, pen))
-            if cell.cell_style is not last:
-                last = cell.cell_style
-                codes, pen = _turn(pen, last)
-                out.append(codes)
-            if column >= blank:
-                out.append("\x1b[K")
-                at, erased = (column, y), True
-                continue
-            out.append(char)
-            # terminals disagree on the width of some characters: position the cursor explicitly after one
-            at = (column + 1, y) if (len(char) == 1 and char < "\u1100") or _drawing(char) else None
-    return "".join((*out, "\x1b[0m")) if out else ""
+            now = row[column].cell_style
+            codes, pen = _turn(pen, now)
+            if codes or not groups:
+                group = groups.setdefault(now, [])
+            group.append((y, column, blank))
+    return itertools.chain.from_iterable(groups.values())
 
 
 def _blank_from(row: Mapping[int, Cell], was: Mapping[int, Cell], width: int) -> int:
@@ -138,17 +163,27 @@ def _blank_from(row: Mapping[int, Cell], was: Mapping[int, Cell], width: int) ->
 
 
 def _moved(
-    was: Mapping[int, Cell], at: tuple[int, int] | None, column: int, y: int, cell_style: CellStyle | None
+    row: Mapping[int, Cell],
+    was: Mapping[int, Cell],
+    at: tuple[int, int] | None,
+    column: int,
+    y: int,
+    cell_style: CellStyle | None,
 ) -> str:
     """Moves the cursor to a cell: up to four cells that need no other style are rewritten, so words stay whole."""
-    if at is not None and at[1] == y - 1 and not column:
+    home = f"\x1b[{y + 1};{column + 1}H" if column else f"\x1b[{y + 1}H"
+    if at is None or at[1] > y or (at[0] not in row and at[0] not in was):  # beyond the end terminals disagree
+        return home
+    aside, down = column - at[0], y - at[1]
+    if down == 1 and not column:
         return "\r\n"
-    if at is None or at[1] != y or at[0] > column or cell_style is None:
-        return f"\x1b[{y + 1};{column + 1}H" if column else f"\x1b[{y + 1}H"
-    between = [was.get(x) for x in range(at[0], column)]
-    if len(between) <= 4 and all(cell and cell.char and not _turn(cell_style, cell.cell_style)[0] for cell in between):
-        return "".join(cell.char for cell in between if cell)
-    return f"\x1b[{column - at[0]}C"
+    if not down and 0 < aside <= 4 and cell_style is not None:
+        between = [row.get(x) or was.get(x) for x in range(at[0], column)]
+        if all(cell and cell.char and not _turn(cell_style, cell.cell_style)[0] for cell in between):
+            return "".join(cell.char for cell in between if cell)
+    moves = f"\x1b[{down if down > 1 else ''}B" if down else ""
+    moves += "\b" * -aside if -4 <= aside < 0 else f"\x1b[{abs(aside)}{'C' if aside > 0 else 'D'}" if aside else ""
+    return min(home, moves, key=len)
 
 
 def _scrolled(rows: Rows, shown: Rows, width: int, ends: int) -> str:

@@ -101,7 +101,6 @@ async def _drained(pumps: Iterable[MessagePump]) -> None:
 
 DANGEROUS = frozenset({"send", "timed", "cap", "commit", "type_budget", "stop", "guess", "move"})
 
-FILTER = Binding("slash", "filter", "filter", id="filter", key_display="/", tooltip="Show only what contains a word")
 BINDINGS: list[BindingType] = [
     # first: a narrow footer shows these at least
     Binding("question_mark", "help", "help", id="help", key_display="?", tooltip="Every key, and what the marks say"),
@@ -125,9 +124,8 @@ BINDINGS: list[BindingType] = [
     Binding("l", "log", "log", id="log", tooltip="All of the training's output"),
     Binding("t", "table", "all jobs", id="table", tooltip="The table of all jobs of this machine"),
     Binding("w", "plan", "why", id="plan", tooltip="The plan: why each hour is as it is; hours that must not run"),
-    Binding("i", "sources", "sources", id="sources", show=False, tooltip="Where each number comes from, all notices"),
+    Binding("i,G", "sources", "sources", id="sources", show=False, tooltip="Where each number and the grid come from"),
     Binding("d", "abilities", "doctor", id="abilities", show=False, tooltip="GPUs, what can be measured and done"),
-    Binding("G", "grid", "grid", id="grid", show=False, tooltip="The grid: sources, history, price, forecast accuracy"),
     Binding("M", "move", "move", id="move", show=False, tooltip="Move it to the machine named below (asks first)"),
     Binding("S", "stop", "stop", id="stop", tooltip="Stop the training (asks first)"),
     Binding("z", "zoom", "zoom", id="zoom", show=False, tooltip="The work alone, or the whole time to the deadline"),

@@ -50,8 +50,7 @@ def ascii_alone(environ: Mapping[str, str] = os.environ) -> bool:
 def prefer_still(environ: dict[str, str] | os._Environ[str] = os.environ) -> None:
     """Turn off animations and smooth scrolling, unless the user set them: they cost repaints over SSH."""
     environ.setdefault("TEXTUAL_ANIMATIONS", "none")
-    if environ.get("SSH_CONNECTION"):
-        environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
+    environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
 
 
 def leave_if_dead(descriptor: int = 0) -> None:
@@ -83,12 +82,13 @@ def loaded() -> None:
     gc.enable()
 
 
-def erases_in_colour() -> bool:
-    """Whether what the terminal erases takes the background in force (terminfo's `bce`): not all do."""
+def abilities() -> tuple[bool, bool]:
+    """Whether what the terminal erases takes the background in force, and whether it repeats a character as xterm does
+    (terminfo's `bce` and `rep`): not all do."""
     with contextlib.suppress(ImportError):
         import curses
 
         with contextlib.suppress(curses.error, OSError):
             curses.setupterm(fd=sys.__stdout__.fileno() if sys.__stdout__ else -1)
-            return curses.tigetflag("bce") == 1
-    return False
+            return curses.tigetflag("bce") == 1, (curses.tigetstr("rep") or b"").endswith(b"-%db")
+    return False, False

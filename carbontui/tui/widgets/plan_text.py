@@ -77,12 +77,11 @@ def course_rows(view_state: ViewState, width: int) -> list[CellRow]:
     plan = view_state.plan
     if plan is None:
         why_not = situation.reason(view_state.status, view_state.now_s)
-        told = textwrap.wrap(f"no plan yet: {why_not}", max(8, width - 2))
-        return [[(f" {line}", "dim")] for line in told]
+        return [[(f" {line}", "dim")] for line in textwrap.wrap(f"no plan yet: {why_not}", max(8, width - 2))]
     wide, narrow = width >= 84, width < 58
     figures = f"{'CO₂':>8}" if narrow else f"{'g/kWh':>6}{'CO₂':>9}{'GAINS':>9}"
     cells, level = (20, 10) if narrow else (23, 11)
-    head = f" {'WHEN':<{cells}}{'LEVEL':<{level}}{figures}" + ("  WHY" if wide else "")
+    head = f" {'WHEN':<{cells}}{'LEVEL':<{level}}{figures}" + ("  WHY" if width >= 106 else "")
     rows: list[CellRow] = [[(head, "dim")]]
     infos = table(plan)
     endless = view_state.status.finish_expected is None
@@ -98,11 +97,10 @@ def course_rows(view_state: ViewState, width: int) -> list[CellRow]:
             (f"{situation.level(one.level, plan.table, step=view_state.status.step):<{level}}", style_name),
         ]
         gains = f"{form.grams(one.gain_g)}" if abs(one.gain_g) >= form.LEAST_G else "–"
-        grams = form.grams(one.gco2_g)
         if narrow:
-            row.append((f"{grams:>8}", "text"))
+            row.append((f"{form.grams(one.gco2_g):>8}", "text"))
         else:
-            row.append((f"{one.g_per_kwh:>6.0f}{grams:>9}", "text"))
+            row.append((f"{one.g_per_kwh:>6.0f}{form.grams(one.gco2_g):>9}", "text"))
             row.append((f"{gains:>9}", "running" if one.gain_g >= form.LEAST_G else "dim"))
         if wide:
             row.append((f"  {why(one, view_state)}", "dim"))

@@ -82,13 +82,15 @@ class StateBar(Cells):
         link, style_name = self._link()
         name: CellRow = [(status.name, "strong"), (f" {status.job}@{status.host}", "dim")]
         end: CellRow = [("  ", "text"), (link, style_name), (" ", "text")]
+        if link not in ("live", "read only", "over") and width_of(left) + width_of(end) + 2 > width:
+            left = left[:2]  # what is not of now matters more than at which level
         room = width - width_of(left) - width_of(end) - 2
         if width_of(name) > room:
             name = [(status.name, "strong")]
         if width_of(name) > room:
             # a name cut short still tells one job from another; below a few letters it tells nothing
             name = [(cut(status.name, room), "strong")] if room > 6 else []
-        return spread(width, left, [*name, *end])
+        return spread(width, left, [*name, *end] if name else end[1:])
 
     def _link(self) -> tuple[str, str]:
         """Whether the screen is connected, and the age of its data."""

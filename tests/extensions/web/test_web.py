@@ -180,7 +180,7 @@ def browser():
         found.close()
 
 
-OPENING = ("?", "l", "w", "i", "d", "G", "e", "S", "t")
+OPENING = ("?", "l", "w", "i", "d", "e", "S", "t")
 """Each opens a page or a question, which Escape leaves."""
 
 

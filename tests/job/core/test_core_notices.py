@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from drawn import drawn
 from msgspec import structs
-from states import NOW_S, board, decided, inputs, job_state, limits, rank, settled
+from states import NOW_S, board, decided, inputs, job_state, limits, rank, settled, shown
 
 from carbontui import protocol
 from carbontui.account.estimate import Blocks
@@ -17,6 +17,7 @@ from carbontui.job.supervisor.core.view import notices
 from carbontui.job.terms.clock import Clock
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.messages import Capability, Outcome, Readings
+from carbontui.text import situation
 
 
 def told(state=None, seen=None, ours=()):
@@ -84,6 +85,22 @@ def test_what_holds_a_training_up_is_said_as_steps_and_boards_show_it(util, seco
     assert words in "".join(lines) and len(lines) == bool(words)
     held = replace(state, decision=decided("paused", "pause"))
     assert told(held, seen) == () and with_inputs(held, seen).activity.seen_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("doing", "words"), [("evaluates", ", evaluating"), ("loads", ", waiting for its data"), (None, "")]
+)
+def test_what_a_training_does_between_its_steps_is_named(doing, words):
+    said = {"boards": (board(util=0.97),), "ranks": (rank(step=900, doing=doing),)}
+    first, seen = (inputs(at_s, **said) for at_s in (NOW_S, NOW_S + 9.0))
+    state = settled(job_state(progress=structs.replace(FAST, quiet_wall_s=180.0)), first)
+    status = shown(state, seen)
+    assert (status.doing, situation.at_level(status, None)) == (doing, f"at full speed{words}")
+    held = shown(replace(state, decision=decided("paused", "pause")), seen)
+    assert (held.doing, situation.at_level(held, None)) == (None, "")
+    for _ in range(400):
+        state = replace(with_inputs(state, seen), progress=state.progress)
+    assert ("as in an evaluation" in "".join(told(state, seen))) == (doing is None), "a guess beside what is known"
 
 
 def test_what_the_agent_notices_is_told_as_it_is():

@@ -1,6 +1,7 @@
 """The plan in force: what it says of a moment, what a new one keeps of it, and what a successor reads."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from carbontui.job.supervisor.core.state.measured import Mean, Measured
 from carbontui.job.supervisor.core.state.override import Overrides
 from carbontui.job.supervisor.core.state.plan import Level, Plan
 from carbontui.job.supervisor.core.view import status
+from carbontui.job.supervisor.shell.replanner import Replanner
 from carbontui.job.terms import budget as budgets
 from carbontui.job.terms.child import Child
 from carbontui.job.worker.messages import Limits
@@ -297,6 +299,28 @@ def test_a_preview_keeps_the_plan_that_the_budget_would_leave_in_force():
     asked = plan_request.preview_request(known, seen, wanted, None).ask
     assert kept is not None and asked.kept == kept[: len(asked.kept)]
     assert plan_request.preview_request(known, seen, wanted, None, NOW_S + 60.0, keep=False).ask.kept is None
+
+
+async def test_the_plan_in_force_is_solved_once_for_the_previews_of_a_moment():
+    known, seen, asked = replace(job_state(budget="4h"), plan=plan_of(*[FULL] * 8)), inputs(), []
+
+    async def solved(ask):
+        asked.append(ask)
+        return preview_plan(ask)
+
+    parts = dict.fromkeys(("grid", "journal", "recorder"))
+    door, worker = SimpleNamespace(state=known), SimpleNamespace(preview=solved)
+    ports = SimpleNamespace(read_inputs=lambda: seen)
+    planner = Replanner(door=door, worker=worker, ports=ports, **parts)
+    first = await planner.preview(protocol.Preview(1, "3h"))
+    door.state, seen = replace(known, spec=known.spec), replace(seen, now_s=seen.now_s + 1.0, mono_s=seen.mono_s + 1.0)
+    second = await planner.preview(protocol.Preview(2, "5h"))
+    assert len(asked) == 3 and first.instead == second.instead is not None
+    # one that sets nothing differs from it by nothing
+    same = await planner.preview(protocol.Preview(3, "4h"))
+    assert (same.gco2_g, same.finish) == (same.instead.gco2_g, same.instead.finish)
+    door.state = replace(known, budget=budgets.parse("6h", NOW_S))
+    assert (await planner.preview(protocol.Preview(4, "5h"))).instead != first.instead and len(asked) == 6
 
 
 def test_a_preview_of_a_budget_that_cannot_be_met_says_how_late():

@@ -231,7 +231,7 @@ def test_rows_sum_to_their_total_and_the_plan_lies_on_its_frontier(name, size):
     for _ in range(3):
         state = settled(state, seen)
     told, plan = status_of(state, seen), drawn_plan(state, seen)
-    curve = shown_plan.frontier(state, plan)
+    curve = shown_plan.frontier(state, plan, told.at_end)
     view_state = ViewState(1, told, protocol.ChartSeries(now=units.iso(seen.now_s)), plan, curve)
     # rows and total, as printed
     rows = ["".join(text for text, _ in row) for row in plan_text.course_rows(view_state, size[0])]
@@ -248,9 +248,9 @@ def test_rows_sum_to_their_total_and_the_plan_lies_on_its_frontier(name, size):
     # the plan in force is on a frontier that never rises
     chosen = curve.points[curve.chosen]
     assert not open_pause or len(curve.points) == 1, "what does no work is no choice beside what does"
-    assert chosen.gco2_g == pytest.approx(36.0 + plan.gco2_g) and chosen.finish_s == pytest.approx(
-        units.from_iso(plan.finish) - NOW_S, abs=0.01
-    )
+    whole = pytest.approx(36.0 + plan.gco2_g) if told.at_end is None else pytest.approx(told.at_end.gco2_g, rel=0.005)
+    assert chosen.gco2_g == whole
+    assert chosen.finish_s == pytest.approx(units.from_iso(plan.finish) - NOW_S, abs=0.01)
     ascending = [point.gco2_g for point in curve.points]
     assert ascending == sorted(ascending, reverse=True)
     # no level of 0 W that runs, and none is called not started that has steps
@@ -263,3 +263,16 @@ def units_of(row: str) -> float:
     found = re.search(r"(\d[\d.]*) (k?)g\b(?!/)", row)
     assert found is not None, row
     return float(found[1]) * (1000.0 if found[2] else 1.0)
+
+
+def test_late_in_a_slot_the_frontier_is_of_the_end_that_is_expected_now() -> None:
+    made, seen = overridden("boost"), at(3600.0)
+    # an hour after the plan was made, at other watts than it had thought
+    state = replace(made, override=Overrides(), totals=replace(made.totals, gco2_g=500.0))
+    state = settled(state, seen)
+    told, plan = status_of(state, seen), drawn_plan(state, seen)
+    curve, known = shown_plan.frontier(state, plan, told.at_end), state.frontier
+    assert curve.points[curve.chosen].gco2_g == pytest.approx(told.at_end.gco2_g, rel=0.005)
+    assert abs(known.points[known.chosen].gco2_g - told.at_end.gco2_g) > 50.0, "the plan's own is of when it was made"
+    grams = [point.gco2_g for point in curve.points]
+    assert len(grams) == len(known.points) and grams == sorted(grams, reverse=True)

@@ -30,7 +30,7 @@ from carbontui.tui.model import lists, notify, state_text
 from carbontui.tui.model.feed import Connection, Target
 from carbontui.tui.model.view_state import ViewState
 from carbontui.tui.plain import PlainNarrator
-from carbontui.tui.screens import grid_rows, page_rows
+from carbontui.tui.screens import page_rows
 from carbontui.tui.widgets import plan_text
 from carbontui.tui.widgets.state_bar import StateBar
 
@@ -124,7 +124,7 @@ def outputs(snap: protocol.Snap, width: int) -> dict[str, str]:
         "hours": text_of(plan_text.hours_rows(view_state)),
         "events": text_of(plan_text.event_rows(status.events, view_state)),
         "sources": text_of(page_rows.source_rows(view_state, 0.0)),
-        "grid": text_of(grid_rows.grid_rows(view_state, None, "", width)),
+        "grid": text_of(page_rows.grid_rows(view_state.status, None, "", AT_S)),
         "last event": state_text.last_event(view_state),
         "table": row.headline,
         "notification": (notify.news(before, view_state) or notify.Notification("", False)).text,

@@ -28,6 +28,8 @@ from carbontui.job.worker.messages import PlanAnswer
 from carbontui.protocol import Statement, statement
 from carbontui.text.statements import kept
 
+BASE_S = 2.0
+"""Previews this close together, as of a slider that is moved, are of one moment: the plan in force is solved once."""
 REPLAY_GAP_S = 1.5
 """In a replay slots pass quickly; a plan per slot would take too much of the machine the training runs on."""
 FIRST_GAP_S = 0.3
@@ -56,6 +58,8 @@ class Replanner:
     _others: site_plan.Others | None = None
     _received: tuple[object, ...] = ()
     _turn_mono: float | None = None
+    _base: tuple[tuple[object, ...], JobState, Inputs, protocol.PlanTotals | None] | None = None
+    """Of the last previews: what must still hold, what they were asked of, and what the plan in force comes to."""
     _watts_assumed: bool = False
     """Whether the plan in force was made before the watts at full speed were known."""
     _watts: tuple[float, float] | None = None
@@ -162,6 +166,12 @@ class Replanner:
             return protocol.Previewed(ask.id, None, None, None, None, None, error=text, misread=misread)
 
         state, seen = self.door.state, self.ports.read_inputs()
+        keep = ask.slot is None and ask.forbid is None  # of some hours, the difference is that of the hours alone
+        base, holds = self._base, (keep, state.budget, state.forbidden, state.override, state.plan)
+        if base is not None and base[0] == holds and seen.mono_s - base[2].mono_s <= BASE_S:
+            _, state, seen, _ = base
+        else:
+            base = None
         now, reason = state, finish.why_no_shifting(state, seen)
         if reason is not None or state.progress.left_s is None:
             return refused(kept(reason.said, seen.now_s) if reason else "the work is not known")
@@ -174,21 +184,21 @@ class Replanner:
                 read = hours.said
             slot_s = None if ask.slot is None else units.from_iso(ask.slot)
             read = read if slot_s is None else statement("slot", at_s=slot_s)
-            keep = slot_s is None and ask.forbid is None  # of some hours, the difference is that of the hours alone
             asked = plan_request.preview_request(state, seen, wanted, ask.carbon_price, slot_s, keep=keep)
             found = await self._totals(state, seen, asked)
             if found is None:
                 return refused("nothing is left to plan")
-            # the plan in force is as old as its slot: beside it solved anew, a difference is that of the request alone
-            asked = plan_request.preview_request(now, seen, now.budget, None, keep=keep)
-            instead = await self._totals(now, seen, asked)
+            if base is None:
+                # the plan in force is as old as its slot: beside it solved anew, a difference is that of the request
+                asked = plan_request.preview_request(now, seen, now.budget, None, keep=keep)
+                self._base = base = holds, now, seen, await self._totals(now, seen, asked)
         except ValueError as error:
             return refused(str(error), misread=True)
         except WorkFailed as error:
             return refused(str(error))
         totals = (found.plan, found.finish, found.gco2_g, found.cost, found.kwh)
         text = "" if read is None else kept(read, seen.now_s)
-        return protocol.Previewed(ask.id, *totals, text=text, instead=instead, said=read)
+        return protocol.Previewed(ask.id, *totals, text=text, instead=base[3], said=read)
 
     async def _totals(
         self, state: JobState, inputs: Inputs, request: plan_request.PreviewRequest | None

@@ -125,8 +125,8 @@ class Requests:
             price=self._band[2],
         )
         shown = shown_plan.view(state, seen)
-        view, frontier = self.drawn_plan(shown, seen.now_s), shown_plan.frontier(state, shown and shown.view)
-        return protocol.Snap(0, told, series, view, frontier)
+        frontier = shown_plan.frontier(state, shown and shown.view, told.at_end)
+        return protocol.Snap(0, told, series, self.drawn_plan(shown, seen.now_s), frontier)
 
     @staticmethod
     def drawn_plan(shown: shown_plan.ShownPlan | None, now_s: float) -> protocol.PlanView | None:

@@ -319,7 +319,7 @@ def _delta(seq: int, old: protocol.Snap, new: protocol.Snap) -> protocol.Delta:
         series=series,
         series_tail=tail,
         plan=new.plan if new.plan != old.plan else UNSET,
-        frontier=new.frontier if new.frontier is not old.frontier else UNSET,
+        frontier=new.frontier if new.frontier != old.frontier else UNSET,
     )
 
 

@@ -78,8 +78,9 @@ def pace_notices(state: JobState, inputs: Inputs) -> list[Statement]:
     idle = statement("boards_idle", idle_s=seen.idle_s) if seen.idle_s >= IDLE_S else None
     captured = inputs.leader is not None and inputs.leader.captured
     if rate and not captured and work.quiet_wall_s >= max(QUIET_S, QUIET_STEPS / rate):
-        doing = statement("boards_compute") if seen.seen_s and not seen.idle_s else idle
-        return [statement("steps_stopped", quiet_s=work.quiet_wall_s, step_s=1 / rate, boards=doing)]
+        known = inputs.leader is not None and inputs.leader.doing
+        boards = None if known else statement("boards_compute") if seen.seen_s and not seen.idle_s else idle
+        return [statement("steps_stopped", quiet_s=work.quiet_wall_s, step_s=1 / rate, boards=boards)]
     core = statement("core_wait", share=work.core_wait) if work.core_wait >= CORE_WAIT else None
     if seen.seen_s >= BUSY_S and seen.busy < SLACK:
         return [idle or statement("boards_wait", busy=seen.busy, seen_s=seen.seen_s, core=core)]

@@ -55,13 +55,16 @@ def view(state: JobState, inputs: Inputs) -> ShownPlan | None:
     return ShownPlan(shown, said, _curve(state, now_s))
 
 
-def frontier(state: JobState, shown: protocol.PlanView | None) -> protocol.Frontier | None:
-    """The frontier of the plan in force, its chosen point what will really be carried out. In grams it never rises:
-    more time cannot cost more, so a budget that would is none to choose under what holds now."""
+def frontier(state: JobState, shown: protocol.PlanView | None, end: protocol.AtEnd | None) -> protocol.Frontier | None:
+    """The frontier of the plan in force, its chosen point what will really be carried out: in grams what is expected at
+    the `end`, to the digits that are shown. In grams it never rises: more time cannot cost more, so a budget that would
+    is none to choose under what holds now."""
     known = state.frontier
-    if known is None or shown is None or known.chosen is None or state.plan is None or shown is state.plan.view:
+    if known is None or shown is None or known.chosen is None or state.plan is None:
         return known
     chosen, was, planned = point_of(state.totals, shown, state.start_s), known.points[known.chosen], state.plan.view
+    if end is not None:
+        chosen = structs.replace(chosen, gco2_g=float(f"{end.gco2_g:.3g}"))
     works = {one.name for one in shown.table if one.speed > 0}
     if works.isdisjoint(name for name, _ in shown.levels):
         return protocol.Frontier((chosen,), 0, known.reference_s)  # it does no work: its few grams are no choice
@@ -71,14 +74,12 @@ def frontier(state: JobState, shown: protocol.PlanView | None) -> protocol.Front
         more = shown.gco2_g / planned.gco2_g
         at = [chosen.gco2_g + (point.gco2_g - was.gco2_g) * more for point in others]
         others = [structs.replace(point, gco2_g=grams) for point, grams in zip(others, at, strict=True)]
-    sooner = [point for point in others if point.finish_s < chosen.finish_s]
-    later = [point for point in others if point.finish_s > chosen.finish_s]
-    if state.spec.objective == "carbon" and state.spec.weight is None:
-        highest = list(itertools.accumulate((point.gco2_g for point in (chosen, *reversed(sooner))), max))[1:]
-        lowest = list(itertools.accumulate((point.gco2_g for point in (chosen, *later)), min))[1:]
-        sooner = [point for point, most in zip(sooner, reversed(highest), strict=True) if point.gco2_g >= most]
-        later = [point for point, least in zip(later, lowest, strict=True) if point.gco2_g <= least]
-    return protocol.Frontier((*sooner, chosen, *later), len(sooner), known.reference_s)
+    falls, kept = state.spec.objective == "carbon" and state.spec.weight is None, [chosen]
+    for point in reversed([point for point in others if point.finish_s < chosen.finish_s]):
+        kept[:0] = [point] if not falls or point.gco2_g >= kept[0].gco2_g else []
+    for point in (point for point in others if point.finish_s > chosen.finish_s):
+        kept += [point] if not falls or point.gco2_g <= kept[-1].gco2_g else []
+    return protocol.Frontier(tuple(kept), kept.index(chosen), known.reference_s)
 
 
 # --- as planned ---------------------------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ def status(state: JobState, inputs: Inputs, *, host: str, pids: protocol.Pids) -
         loss=state.loss,
         metrics={name: value for name, value in state.last_metrics.items() if math.isfinite(value)},
         epoch=leader.epoch if leader else None,
+        doing=leader.doing if leader and state.decision.state in ("running", "throttled") else None,
         gpus=gpus if fresh else tuple(_blank(gpu) for gpu in gpus),
         power_w=power_w,
         nodes=tuple(
