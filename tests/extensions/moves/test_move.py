@@ -46,7 +46,8 @@ def test_a_job_goes_on_there_as_the_same_job_and_comes_back():
         until(lambda: n1.status(job)["work_total_s"], 60, "the work known", every=1)
         wait = ("move", job, "n2", "--when-cleaner", "--dry-run")
         # which hour is its best one there is a matter of the hour of the test; its watts are known within seconds
-        until(lambda: re.search(r"the move's cost: (now|(\w{3} )?\d\d:\d\d on)", n1.cli(*wait).stdout), 60, "its cost", every=1)
+        hour = re.compile(r"the move's cost: (now|(\w{3} )?\d\d:\d\d on)")
+        until(lambda: hour.search(n1.cli(*wait).stdout), 60, "its cost", every=1)
         assert n2.status(job) == {} and all.marks()[-1][0] == "n1"
 
         by_name, longer = f"{getpass.getuser()}@n2", f"env CARBONTUI_LEASE_S={50 * LEASE_S} carbontui"
