@@ -15,7 +15,7 @@ WHOLE = 51_179
 FILES = 440
 ROOMS = {
     "": 1_896,
-    "account": 968,
+    "account": 958,
     "assumed": 218,
     "client": 1_471,
     "client/detection": 1_773,
@@ -36,8 +36,8 @@ ROOMS = {
     "job/keeper": 1_702,
     "job/life": 899,
     "job/supervisor": 299,
-    "job/supervisor/core": 4_808,
-    "job/supervisor/record": 1_440,
+    "job/supervisor/core": 4_818,
+    "job/supervisor/record": 1_448,
     "job/supervisor/shell": 1_997,
     "job/terms": 491,
     "job/worker": 343,
@@ -47,7 +47,7 @@ ROOMS = {
     "power/agent": 1_117,
     "power/backends": 1_050,
     "power/limit": 915,
-    "reports": 1_865,
+    "reports": 1_866,
     "slurm": 674,
     "system": 918,
     "text": 1_602,

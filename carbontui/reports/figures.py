@@ -177,7 +177,7 @@ LEVERS = {
 
 
 def levers(split: Split) -> list[Figure]:
-    """Avoided CO2 by lever, as far as it is worth telling."""
+    """CO2 saved by each means, as far as it is worth telling."""
     return [
         Figure(name, words.with_band(getattr(split, part), getattr(split.halves, part, None)), against)
         for part, (name, against) in LEVERS.items()
@@ -186,7 +186,7 @@ def levers(split: Split) -> list[Figure]:
 
 
 def parts(story: RunStory) -> list[Figure]:
-    """Avoided CO2 by lever; the lines add up to the avoided grams. Empty where unknown."""
+    """CO2 saved by each means; the lines add up to the avoided grams. Empty where unknown."""
     split = story.split
     if split is None:
         return []

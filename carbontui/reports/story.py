@@ -17,7 +17,8 @@ import msgspec
 from carbontui import __version__, protocol, units
 from carbontui.account import accounts
 from carbontui.account.accounts import RunNow
-from carbontui.account.boundary import Embodied, embodied, waits_count, without_device
+from carbontui.account.boundary import waits_count, without_device
+from carbontui.account.compare import Embodied, embodied
 from carbontui.account.elapsed import EXCLUDED, as_booked
 from carbontui.account.split import EnergyBin, Split, StateSpan
 from carbontui.job.files import journal, store
