@@ -83,7 +83,7 @@ class BoardSpec(NamedTuple):
     idle_w: float | None = None
     """Without any process on it."""
     embodied_kg: float | None = None
-    source: str = ""
+    embodied_source: str | None = None
 
 
 class Used(NamedTuple):
@@ -191,7 +191,7 @@ def _table(name: str, kind: type[T], *columns: str) -> list[T]:
 
 def boards() -> list[BoardSpec]:
     """The published figures that ship with carbontui."""
-    figures = ("memory_gb", "bandwidth_gbs", "fp16_tflops", "tdp_w", "idle_w", "embodied_kg", "source")
+    figures = ("memory_gb", "bandwidth_gbs", "fp16_tflops", "tdp_w", "idle_w", "embodied_kg", "embodied_source")
     return _table("gpus.csv", BoardSpec, "device_name", "short_name", *figures)
 
 
@@ -237,7 +237,7 @@ def embodied(
         if not boards or len(found) < len(boards):
             return None
         rate = sum(1000.0 * ((spec.embodied_kg or 0.0) + SERVER_KG) / HOURS for spec in found) / len(boards)
-        sources = [*(spec.source.partition("embodied: ")[2] for spec in found), SERVER]
+        sources = [*(spec.embodied_source or "" for spec in found), SERVER]
     rate *= max(1, len(boards))
     return Embodied(rate * held_s / 3600.0, rate, tuple(dict.fromkeys(sources)))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, RawReading
+from carbontui.power.messages import IDLE_OF_LIMIT
 from carbontui.system import proc
 
 AGENT, KEEPER = "carbontui.power.agent", "carbontui.job.keeper"
@@ -63,9 +64,6 @@ class JobsHere:
         return words[words.index(KEEPER) + 1] if role == KEEPER else proc.option(words, "--job")
 
 
-IDLE_OF_LIMIT = 0.15
-"""Watts of a board with contexts but no running kernel, as a share of its highest limit, until observed: H100 118 of
-700 W, A100 64 of 300 W (nvidia-smi outputs; arXiv 2605.23918)."""
 IDLE_CPU = 0.1
 """Draw of an idle thread relative to a busy one: the rule of the estimate in `rapl`."""
 

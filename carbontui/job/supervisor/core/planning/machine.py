@@ -14,7 +14,7 @@ from carbontui.job.supervisor.core.state.inputs import Inputs
 from carbontui.job.supervisor.core.state.job import JobState
 from carbontui.job.supervisor.core.state.plan import Level, cap_name
 from carbontui.power.curves import curve as curves
-from carbontui.power.metering.shares import IDLE_OF_LIMIT
+from carbontui.power.messages import IDLE_OF_LIMIT
 
 PAUSE_PLAN_MAX_S, RESUME_PLAN_MAX_S = 120.0, 600.0
 """Upper bounds on the pause and resume latency that a plan assumes (seconds of the job's clock)."""
@@ -196,15 +196,11 @@ H100 from 69 to 100 W), and those of 19 in 21 models from the default (gpus.csv)
 def idle_w(state: JobState, inputs: Inputs) -> dict[str, float]:
     """The job's part of the watts that each of its boards draws without any process: measured, else those of its model,
     else a default."""
-    return {uuid: watts for uuid, (watts, _) in _idles(state, inputs).items()}
+    return {uuid: watts for uuid, (watts, _) in idles(state, inputs).items()}
 
 
-def idle_doubts(state: JobState, inputs: Inputs) -> dict[str, float]:
-    """By which share these watts may be wrong."""
-    return {uuid: doubt for uuid, (_, doubt) in _idles(state, inputs).items()}
-
-
-def _idles(state: JobState, inputs: Inputs) -> dict[str, tuple[float, float]]:
+def idles(state: JobState, inputs: Inputs) -> dict[str, tuple[float, float]]:
+    """These watts, and by which share they may be wrong."""
     simulated, found = state.spec.simulated, {}
     for one in inputs.devices:
         model, seen_w = board(one.name), state.measured.idle_w.get(one.uuid, measured.NO_MEAN).value
