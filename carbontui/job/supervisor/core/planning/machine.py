@@ -190,7 +190,7 @@ def embodied(state: JobState, inputs: Inputs) -> Embodied | None:
 
 DOUBT_OF_MODEL, DOUBT_OF_DEFAULT = 0.4, 0.67
 """Of the idle watts of a board that was not seen idle: readings of one model lie as far from their median (those of an
-H100 from 69 to 100 W), and those of 19 in 21 models from the default (gpus.csv)."""
+H100 from 69 to 100 W), and those of 24 in 29 models from the default (gpus.csv)."""
 
 
 def idle_w(state: JobState, inputs: Inputs) -> dict[str, float]:
