@@ -211,7 +211,8 @@ def restore(board: BoardLimit, now: Now) -> Step:
 
 def observe(board: BoardLimit, raw: RawReading, now_s: float) -> Step:
     """Judge what is in force by a reading: a cap without effect is given up, a clock lock is moved."""
-    board = replace(board, sm_mhz=raw.sm_mhz, module=raw.kind == "module")
+    if (board.sm_mhz, board.module) != (raw.sm_mhz, module := raw.kind == "module"):
+        board = replace(board, sm_mhz=raw.sm_mhz, module=module)
     now = Now(now_s, raw.limit_mw, raw.power_w)
     if board.steering is not None:
         return _steer(board, board.steering.sample(raw.power_w, raw.sm_mhz, now_s), now)

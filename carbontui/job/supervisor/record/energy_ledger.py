@@ -189,8 +189,7 @@ class EnergyLedger:
         """What the journal's rows do not contain yet: totals and the open rows."""
         held = {device: [row.t0, row.t1, row.joules, row.how, row.state] for device, row in self._open.items()}
         hows = {"by_how": dict(self.by_how), "gpu_by_how": dict(self.gpu_by_how), "by_board": dict(self.by_board)}
-        sums = {name: getattr(self, name) for name in ("gpu_j", "rest_j", "idle_doubt_j")}
-        return {**sums, **hows, "open": held}
+        return {"gpu_j": self.gpu_j, "rest_j": self.rest_j, "idle_doubt_j": self.idle_doubt_j, **hows, "open": held}
 
     def forget(self) -> None:
         """Keep only the totals: rows and bins have been summed up elsewhere."""
