@@ -43,14 +43,15 @@ HALF_MODEL = 0.5
 """Of all else: watts by utilisation are right to half of themselves."""
 
 
-def band(kwh: float, shares: Mapping[str, float], counter: float = 0.0) -> tuple[float, float]:
+def band(kwh: float, shares: Mapping[str, float], counter: float = 0.0, idle: float = 0.0) -> tuple[float, float]:
     """Around a sum of energies of these `shares`: those of one method, and all of one sensor, are wrong together,
     different ones independently.
-    `counter`: by how much a counter that is used differs from its board's power, also in its first minute."""
+    `counter`: by how much a counter that is used differs from its board's power, also in its first minute. `idle`: by
+    which share of the sum the idle watts may be wrong that were left out of it."""
     widths = {**HALF, **dict.fromkeys(("counter", "integrated"), max(counter, HALF["counter"]))}
     parts = {how: share * widths.get(how, HALF_MODEL) for how, share in shares.items()}
     sensed = math.fsum(parts.pop(how, 0.0) for how in METHODS)
-    half = kwh * math.hypot(sensed, *parts.values())
+    half = kwh * math.hypot(sensed, idle, *parts.values())
     return round(kwh - half, 9), round(kwh + half, 9)
 
 

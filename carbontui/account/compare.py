@@ -13,7 +13,7 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -82,6 +82,8 @@ class BoardSpec(NamedTuple):
     tdp_w: float
     idle_w: float | None = None
     """Without any process on it."""
+    embodied_kg: float | None = None
+    embodied_source: str | None = None
 
 
 class Used(NamedTuple):
@@ -189,7 +191,7 @@ def _table(name: str, kind: type[T], *columns: str) -> list[T]:
 
 def boards() -> list[BoardSpec]:
     """The published figures that ship with carbontui."""
-    figures = ("memory_gb", "bandwidth_gbs", "fp16_tflops", "tdp_w", "idle_w")
+    figures = ("memory_gb", "bandwidth_gbs", "fp16_tflops", "tdp_w", "idle_w", "embodied_kg", "embodied_source")
     return _table("gpus.csv", BoardSpec, "device_name", "short_name", *figures)
 
 
@@ -207,6 +209,43 @@ def countries() -> dict[str, tuple[float, str]]:
 def board(name: str) -> BoardSpec | None:
     """The board with this driver name or short name."""
     return known(name, boards())
+
+
+HOURS = 44_676.0
+"""In which a board or server is in use: 6 years for 85 % of the time (Luccioni et al. 2022, arXiv 2211.02001)."""
+SERVER_KG, SERVER = 2500.0 / 8, "Luccioni et al. 2022, arXiv 2211.02001: 2,500 kg besides its 8 GPUs"
+"""Of a server, per board."""
+
+
+class Embodied(NamedTuple):
+    """Grams, their rate, and the published figures they come from; none where they are a user's."""
+
+    grams: float
+    g_per_hour: float
+    sources: tuple[str, ...] = ()
+
+
+def embodied(
+    boards: Sequence[str], given: float | Literal["published"] | None, held_s: float = 3600.0
+) -> Embodied | None:
+    """Of boards by their driver's names, each with its part of a server, or as `given` per board and hour; None where a
+    board is not published."""
+    rate, sources = given, []
+    if not isinstance(rate, float):
+        made = [_made().get(word) for name in boards for word in name.upper().replace("-", " ").split()]
+        found = [spec for spec in made if spec is not None]
+        if not boards or len(found) < len(boards):
+            return None
+        rate = sum(1000.0 * ((spec.embodied_kg or 0.0) + SERVER_KG) / HOURS for spec in found) / len(boards)
+        sources = [*(spec.embodied_source or "" for spec in found), SERVER]
+    rate *= max(1, len(boards))
+    return Embodied(rate * held_s / 3600.0, rate, tuple(dict.fromkeys(sources)))
+
+
+@lru_cache(maxsize=1)
+def _made() -> dict[str, BoardSpec]:
+    """A board of each generation, by the word in its name: what its variants take to make is published once."""
+    return {spec.short.split()[0]: spec for spec in boards() if spec.embodied_kg is not None}
 
 
 class HostFacts(NamedTuple):

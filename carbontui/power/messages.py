@@ -18,6 +18,9 @@ DEAD_MAN_S = 30.0
 HUNG_S = 5.0
 """Without a report for this long the agent is killed and replaced."""
 
+IDLE_OF_LIMIT = 0.15
+"""Watts of a board without running kernels as a share of its highest limit, until observed: with contexts H100 118 of
+700 W, A100 64 of 300 W (nvidia-smi outputs; arXiv 2605.23918); without, of 29 models (gpus.csv), 0.14 in the median."""
 SILENT_NODE_S = 5.0
 """A machine not heard for this long is reported as silent."""
 

@@ -61,10 +61,10 @@ def timeline(story: RunStory) -> str:
         _strip(story, times, bottom),
         times.axis(low, [top[0], low]),
     ]
-    seen = [state for state in STRIP if any(span.state == state for span in story.spans)]
-    if unnamed := [state for state in seen if _unnamed(story, times, state)]:
-        body.append(_legend(unnamed, low + 25))
-    return _svg(low + (46.0 if unnamed else 24.0), "Power, carbon intensity and state over time", body)
+    wide = {span.state for span in story.spans if times.x(span.end_s) - times.x(span.start_s) >= VISIBLE}
+    seen = [state for state in STRIP if state in wide]
+    body.append(_legend(seen, low + 25))
+    return _svg(low + 46.0, "Power, carbon intensity and state over time", body)
 
 
 def cumulated(story: RunStory) -> str:
@@ -235,17 +235,6 @@ def _words(state: str) -> str:
     return STATE_WORDS.get(state, state).split(",")[0]
 
 
-def _named(state: str, width: float) -> bool:
-    """Whether its label fits a box of this width."""
-    return width > 7.0 * len(_words(state))
-
-
-def _unnamed(story: RunStory, times: _Times, state: str) -> bool:
-    """Whether a state appears in the strip without a label."""
-    widths = [times.x(span.end_s) - times.x(span.start_s) for span in story.spans if span.state == state]
-    return max(widths, default=0.0) >= VISIBLE and not any(_named(state, width) for width in widths)
-
-
 def _box(
     state: str, x: float, y: float, width: float, height: float, stroke: str = "none", title: str = ""
 ) -> list[str]:
@@ -257,18 +246,13 @@ def _box(
 
 
 def _strip(story: RunStory, times: _Times, y: float) -> str:
-    """The states in a row, long ones labelled."""
+    """The states in a row."""
     found = [HATCHES]
     for span in story.spans:
         left, right = times.x(span.start_s), times.x(span.end_s)
         if right - left < 0.3 or span.state not in STRIP:
             continue
-        words = _words(span.state)
-        found += _box(span.state, left, y, right - left, 18.0, stroke="var(--edge)", title=words)
-        if _named(span.state, right - left):
-            middle = (left + right) / 2
-            halo = 'class="halo" text-anchor="middle"'
-            found.append(f'<text x="{middle:.1f}" y="{y + 13}" {halo}>{escape(words)}</text>')
+        found += _box(span.state, left, y, right - left, 18.0, stroke="var(--edge)", title=_words(span.state))
     return "".join([*found, _label("state", y + 13)])
 
 

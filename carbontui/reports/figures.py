@@ -12,7 +12,7 @@ from carbontui import units
 from carbontui.account.accounts import METHODS, NO_PART
 from carbontui.account.elapsed import EVENT, EVENT_HELD
 from carbontui.account.split import Split
-from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart
+from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, EpochPart
 from carbontui.reports.story import RunStory
 from carbontui.text import account as words
 from carbontui.text import figures as form
@@ -177,7 +177,7 @@ LEVERS = {
 
 
 def levers(split: Split) -> list[Figure]:
-    """Avoided CO2 by lever, as far as it is worth telling."""
+    """CO2 saved by each means, as far as it is worth telling."""
     return [
         Figure(name, words.with_band(getattr(split, part), getattr(split.halves, part, None)), against)
         for part, (name, against) in LEVERS.items()
@@ -186,7 +186,7 @@ def levers(split: Split) -> list[Figure]:
 
 
 def parts(story: RunStory) -> list[Figure]:
-    """Avoided CO2 by lever; the lines add up to the avoided grams. Empty where unknown."""
+    """CO2 saved by each means; the lines add up to the avoided grams. Empty where unknown."""
     split = story.split
     if split is None:
         return []
@@ -220,12 +220,14 @@ class ReportTable(NamedTuple):
 def tables(story: RunStory) -> list[ReportTable]:
     """Where time, energy and grams went: by state, by device, and where they are known by day and epoch."""
     names = {gpu.uuid: f"{gpu.name} ({gpu.uuid})" for gpu in story.status.gpus}
-    by_state = [
-        (STATE_WORDS.get(p.name, p.name), form.duration(p.seconds), form.kwh(p.kwh), form.grams(p.gco2_g))
-        for p in story.by_state
-    ]
+    by_state, by_day = (
+        [
+            (STATE_WORDS.get(p.name, p.name), form.duration(p.seconds), form.kwh(p.kwh), form.grams(p.gco2_g))
+            for p in parts
+        ]
+        for parts in (story.by_state, story.days)
+    )
     by_device = [(_device(p.name, names), form.kwh(p.kwh), form.grams(p.gco2_g)) for p in story.by_device]
-    of_days = ("day", "at full speed", "under caps", "standing still", "energy", "CO2", "decisions")
     of_epochs, epochs = ("epoch", "time", "steps", "energy", "CO2", "last loss"), _epoch_rows(story.epochs)
     shown = len(of_epochs) - (not any(row[-1] for row in epochs))  # a plain script reports no loss
     of_places, at_each = [words.place_row(place) for place in story.status.places], ("machine", "zone", "steps")
@@ -233,7 +235,7 @@ def tables(story: RunStory) -> list[ReportTable]:
         *([ReportTable("By machine", (*at_each, "energy", "CO2"), [*of_places])] if of_places else ()),
         ReportTable("Where it went", ("state", "time", "energy", "CO2"), [*by_state]),
         ReportTable("", ("device", "energy", "CO2"), [*by_device]),
-        *([ReportTable("Per day", of_days, [_day_row(part) for part in story.days])] if story.days else ()),
+        *([ReportTable("Per day", ("day", "time", "energy", "CO2"), [*by_day])] if by_day else ()),
         *([ReportTable("Per epoch", of_epochs[:shown], [row[:shown] for row in epochs])] if epochs else ()),
     ]
 
@@ -320,12 +322,6 @@ def _epoch_row(part: EpochPart) -> tuple[str, ...]:
     loss = "" if part.loss is None else f"{part.loss:.4g}"
     seconds = form.duration(part.end_s - part.start_s)
     return name, seconds, f"{part.steps:,}", form.kwh(part.kwh), form.grams(part.gco2_g), loss
-
-
-def _day_row(part: DayPart) -> tuple[str, ...]:
-    day = units.iso(part.at_s + units.local_offset_s(part.at_s))[:10]
-    spent = map(form.duration, (part.flat_s, part.capped_s, part.still_s))
-    return day, *spent, form.kwh(part.kwh), form.grams(part.gco2_g), str(part.changes)
 
 
 def accuracy(story: RunStory) -> str:

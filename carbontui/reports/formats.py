@@ -15,7 +15,7 @@ import msgspec
 from carbontui import units
 from carbontui.reports import charts, figures, run_text
 from carbontui.reports.figures import at_digits, split_numbers
-from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, DayPart, EpochPart, rounded
+from carbontui.reports.parts import GRAM_DIGITS, KWH_DIGITS, EpochPart, rounded
 from carbontui.reports.story import RunStory
 from carbontui.text import figures as form
 from carbontui.text.plan import proof
@@ -71,7 +71,7 @@ def numbers(story: RunStory) -> dict[str, Any]:
         **{name: getattr(story, name) for name in PLAIN},
         "avoided_why": "nothing held it back" if story.avoided_g == 0 and story.run_now_g is None else None,
         "embodied_g": story.embodied.grams if story.embodied else None,
-        "by_day": [_day(part) for part in story.days],
+        "by_day": [at_digits(asdict(part)) for part in story.days],
         "revisions": list(story.revisions),
         "split": None if story.split is None else split_numbers(story.split),
         "by_state": [at_digits(asdict(part)) for part in story.by_state],
@@ -84,11 +84,6 @@ def numbers(story: RunStory) -> dict[str, Any]:
         "notices": list(status.notices),
     }
     return at_digits(figures)
-
-
-def _day(part: DayPart) -> dict[str, Any]:
-    shown = {"start": units.iso(part.at_s), **part._asdict(), "energy_wall_kwh": part.kwh}
-    return at_digits({name: value for name, value in shown.items() if name not in ("at_s", "kwh")})
 
 
 def _epoch(part: EpochPart) -> dict[str, Any]:

@@ -6,10 +6,8 @@ import json
 import math
 import sqlite3
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,8 +15,7 @@ from carbontui import units
 from carbontui.account import accounts
 from carbontui.account.accounts import BIN_S, RunNow, kept, split
 from carbontui.account.boundary import IDLE
-from carbontui.account.elapsed import EVENT
-from carbontui.account.split import AT_WORK, EnergyBin, StateSpan
+from carbontui.account.split import EnergyBin, StateSpan
 from carbontui.job.files import journal
 from carbontui.units import joules_to_kwh
 
@@ -37,7 +34,7 @@ def summed(amounts: Iterable[tuple[Key, float]]) -> dict[Key, float]:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The totals of one state or device."""
+    """The totals of one state, device or day."""
 
     name: str
     seconds: float
@@ -78,58 +75,20 @@ LEAST_S = 2 * 86400.0
 """A shorter run has no daily table."""
 
 
-class DayPart(NamedTuple):
-    """One local calendar day, from `at_s` on. Seconds at full speed, under caps, and standing still; kWh and grams are
-    differences of rounded sums, so that they add up to the run's totals. `changes` counts decisions."""
-
-    at_s: float
-    flat_s: float
-    capped_s: float
-    still_s: float
-    kwh: float
-    gco2_g: float | None
-    changes: int
-
-
-def by_day(
-    cells: Iterable[EnergyBin],
-    grams_of: GramsOf | None,
-    spans: Sequence[StateSpan],
-    decided_s: Iterable[float],
-    *,
-    kwh: float,
-    gco2_g: float | None,
-) -> tuple[DayPart, ...]:
-    """A part per day, if the run has lasted longer than LEAST_S."""
+def by_day(cells: Sequence[EnergyBin], spans: Sequence[StateSpan], grams_of: GramsOf | None) -> tuple[Part, ...]:
+    """A part per local calendar day, if the run has lasted longer than LEAST_S."""
     if not spans or spans[-1].end_s - spans[0].start_s < LEAST_S:
         return ()
-    begun_s = spans[0].start_s
-
-    def of(at_s: float) -> date:
-        return datetime.fromtimestamp(max(at_s, begun_s)).date()
-
-    def kind(state: str) -> str:
-        return "capped" if state in ("throttled", EVENT) else "flat" if state in AT_WORK else "still"
-
-    spent = summed(
-        ((of(max(at, span.start_s)), kind(span.state)), share * (span.end_s - span.start_s))
-        for span in spans
-        if span.end_s > span.start_s
-        for at, share in split(span.start_s, span.end_s)
+    lived = (
+        (at, share * (span.end_s - span.start_s)) for span in spans for at, share in split(span.start_s, span.end_s)
     )
-    drawn = summed((of(cell.bin_s), joules_to_kwh(cell.joules)) for cell in cells)
-    emitted = summed((of(cell.bin_s), _grams(cell.bin_s, cell.joules, grams_of)) for cell in cells)
-    changes = Counter(map(of, decided_s))
-    days = sorted({day for day, _ in spent} | {*drawn, *changes})
-    energy = rounded([drawn.get(day, 0.0) for day in days], kwh, KWH_DIGITS)
-    grams = None if gco2_g is None else rounded([emitted.get(day, 0.0) for day in days], gco2_g, GRAM_DIGITS)
-    found = []
-    for index, day in enumerate(days):
-        at_s = max(begun_s, datetime.combine(day, time()).timestamp())
-        flat_s, capped_s, still_s = (spent.get((day, name), 0.0) for name in ("flat", "capped", "still"))
-        part_g = grams[index] if grams else None
-        found.append(DayPart(at_s, flat_s, capped_s, still_s, energy[index], part_g, changes[day]))
-    return tuple(found)
+    drawn = [(_day(cell.bin_s), cell.bin_s, cell.joules) for cell in cells]
+    found = by_name(drawn, summed((_day(at), seconds) for at, seconds in lived), grams_of)
+    return tuple(sorted(found, key=lambda part: part.name))
+
+
+def _day(at_s: float) -> str:
+    return units.iso(at_s + units.local_offset_s(at_s))[:10]
 
 
 KWH_DIGITS, GRAM_DIGITS = 9, 6

@@ -153,7 +153,8 @@ def citation(story: RunStory) -> str:
         return f"The energy of {status.name} is not known: {form.NOT_METERED}."
     counted = f"{kind}: {status.boundary.counted}" if status.boundary else sources.COUNTS[kind]
     beside = (whole := words.whole_machine(status)) and f" (of the whole machine, with what it idles, {whole})"
-    emitted = "" if story.gco2_g is None else f" and emitted {form.grams(story.gco2_g)} CO2 ({figures.zone(story)})"
+    where = (zone := figures.zone(story)) and f" ({zone})"
+    emitted = "" if story.gco2_g is None else f" and emitted {form.grams(story.gco2_g)} CO2{where}"
     return (
         f"{status.name} ({figures.hardware(story) or 'no GPU'}; {units.iso(story.start_s)[:10]},"
         f" {form.duration(story.elapsed_s)}) drew {_drawn(story)}{beside}{emitted},"
@@ -189,8 +190,8 @@ def methods(story: RunStory) -> str:
     source = "; ".join(story.sources) or "no named source"
     kinds = figures.shares(story.grid_kinds, figures.KIND_WORDS)
     text += (
-        f" Emissions are the energy of each five minutes times the carbon intensity of the grid zone"
-        f" {figures.zone(story)} at that time (source: {source}; {kinds}):"
+        " Emissions are the energy of each five minutes times the carbon intensity of the"
+        f" {f'grid zone {zone}' if (zone := figures.zone(story)) else 'grid'} at that time (source: {source}; {kinds}):"
         f" {form.grams(story.gco2_g)} CO2."
     )
     if story.avoided_g is not None and story.run_now_g is not None:

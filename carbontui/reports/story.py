@@ -17,14 +17,15 @@ import msgspec
 from carbontui import __version__, protocol, units
 from carbontui.account import accounts
 from carbontui.account.accounts import RunNow
-from carbontui.account.boundary import Embodied, embodied, waits_count, without_device
+from carbontui.account.boundary import waits_count, without_device
+from carbontui.account.compare import Embodied, embodied
 from carbontui.account.elapsed import EXCLUDED, as_booked
 from carbontui.account.split import EnergyBin, Split, StateSpan
 from carbontui.job.files import journal, store
 from carbontui.job.terms import spec
 from carbontui.job.terms.spec import Options
 from carbontui.reports import parts, places
-from carbontui.reports.parts import Chart, DayPart, EpochPart, Part, draw, summed
+from carbontui.reports.parts import Chart, EpochPart, Part, draw, summed
 from carbontui.reports.places import GridRow, uncertainty
 
 STEP_ROWS = 4000
@@ -99,7 +100,7 @@ class RunStory:
     worst_gap: float | None
     chart: Chart
     epochs: tuple[EpochPart, ...] = ()
-    days: tuple[DayPart, ...] = ()
+    days: tuple[Part, ...] = ()
     """Of a run of more than two parts."""
     revisions: tuple[str, ...] = ()
     """Later corrections by grid sources to values already booked, as text."""
@@ -258,7 +259,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
             kwh=energy_kwh,
             gco2_g=gco2_g,
         ),
-        days=parts.by_day(cells, grams_of, spans, [made.at_s for made in decisions], kwh=energy_kwh, gco2_g=gco2_g),
+        days=parts.by_day(cells, spans, grams_of),
         held_s=books.get("held_s"),
         revisions=tuple(text for text, _ in revisions),
         revised_g=math.fsum(grams for _, grams in revisions),

@@ -173,7 +173,7 @@ def test_others_work_is_not_counted_before_the_jobs_share_is_known(kind, joules,
         job="b", name="b", dir="", argv=(), cwd="", log="", socket="", created_s=START_S, pue=1.0, boundary=kind
     )
     account = Accounting(spec, Clock(), Journal(tmp_path / "j.db"), "boot")
-    account.idle_w = {"cpu": 20.0}
+    account.idle_w, account.idle_doubts = {"cpu": 20.0}, {"cpu": 0.5}
     found = []
     for second, share in enumerate((None, None, 0.25)):
         at = {"mono_s": float(second), "wall_s": START_S + second}
@@ -181,6 +181,7 @@ def test_others_work_is_not_counted_before_the_jobs_share_is_known(kind, joules,
         account.meter_samples([sample], "running", frozenset())
         found.append(account.ledger.rest_j)
     assert found == [0.0, 0.0, pytest.approx(joules)]  # a quarter of 200 W over the two seconds, less what idles
+    assert account.ledger.idle_doubt_j == pytest.approx((100.0 - joules) / 2)
 
 
 def test_a_light_job_never_shows_less_than_nothing_and_adds_up_in_the_end(tmp_path) -> None:

@@ -88,7 +88,7 @@ def run(seed: int, top: Path) -> tuple[str, str, float, dict[str, bool]]:
         job = house.start("--boundary", boundary, "--host-w", "200", *grid, name=f"j{seed}", pause=0.05)
         job.until_steps()
         until(lambda: job.snapshot().get("energy_wall_kwh"), 60, "energy")
-        time.sleep(dice.uniform(8, 15))
+        time.sleep(dice.uniform(12, 18))  # a row of energy is written after ten seconds
         hurt(job, end)
         time.sleep(dice.uniform(6, 12))
         job.let_end()

@@ -231,9 +231,9 @@ class Agent:
         # a simulated board stands in no machine: this one's CPU, as busy as it is, is no part of it
         nothing = (), messages.HostReading()
         host_samples, host = nothing if self.backend.name == "simulated" else self.host.sample(mono, wall, own)
-        if self._supply is not None:
+        if self._supply is not None and self._supply.by:
             limits_w = sum((info.limit_max_mw or 1000 * base.MAX_LIMIT_W) / 1000 for info in self._infos)
-            parts = Parts(limits_w, len(self._infos), os.cpu_count() or 1)
+            parts = Parts(limits_w, len(self._infos), self.host.threads)
             mine = len(self._boards.visible or self._infos)
             host = self._supply.beside(host, self.host.whole_w, self._boards_w(), parts, mine, mono)
         samples, self._samples = (*self._samples, *host_samples), []

@@ -4,8 +4,7 @@ A GPU is capped by its power limit, or by a clock lock where that does not work;
 follow. The caller (`limiter`) carries out a Write or Restore and hands in what came of it (`wrote`), until a step ends
 with an Outcome or None. A way that does not work is restored before the next is tried. Only a value of ours is
 replaced: a limit changed by another program is adopted as the new original. Nothing here sets more than the limit at
-the start, unless asked to. A clock lock can be set and lifted but not read: one set before by an admin cannot be
-restored, which is stated at every use.
+the start, unless asked to. A clock lock can be set and lifted but not read: one of an admin is lost, as is said.
 """
 
 from __future__ import annotations
@@ -211,7 +210,8 @@ def restore(board: BoardLimit, now: Now) -> Step:
 
 def observe(board: BoardLimit, raw: RawReading, now_s: float) -> Step:
     """Judge what is in force by a reading: a cap without effect is given up, a clock lock is moved."""
-    board = replace(board, sm_mhz=raw.sm_mhz, module=raw.kind == "module")
+    if (board.sm_mhz, board.module) != (raw.sm_mhz, module := raw.kind == "module"):
+        board = replace(board, sm_mhz=raw.sm_mhz, module=module)
     now = Now(now_s, raw.limit_mw, raw.power_w)
     if board.steering is not None:
         return _steer(board, board.steering.sample(raw.power_w, raw.sm_mhz, now_s), now)

@@ -102,6 +102,8 @@ class Host:
         self._zones, self._why = find_zones(root)
         self._stat = stat
         self._cpus = [f"cpu{number}" for number in sorted(os.sched_getaffinity(0))]
+        self.threads = os.cpu_count() or 1
+        """Of the machine."""
         self._busy = self._ours(self._ticks())
         self.cpu_time = CpuTime(self._machine_ticks)
         self._at: float | None = None
@@ -125,7 +127,7 @@ class Host:
             return (), self._reading
         dt = None if self._at is None else mono_s - self._at
         # where the packages cannot be read, only our own threads are counted
-        allotted = len(self._cpus) / (os.cpu_count() or 1) if self._zones else 1.0
+        allotted = len(self._cpus) / self.threads if self._zones else 1.0
         part = self.cpu_time.part(own, mono_s, min(1.0, allotted))
         share = {"cpu": part.share, "dram": None if part.share is None else part.nobodys}
         failed: set[str] = set()
@@ -204,7 +206,7 @@ class Host:
     def _whose(self) -> str:
         """Names the threads whose utilisation counts, because other programs on them are included."""
         count = len(self._cpus)
-        return "the whole machine" if count == os.cpu_count() else f"the {count} threads this job may use"
+        return "the whole machine" if count == self.threads else f"the {count} threads this job may use"
 
     def _cpu_w(self) -> float:
         before, self._busy = self._busy, self._ours(self._ticks())

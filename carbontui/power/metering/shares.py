@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, RawReading
+from carbontui.power.messages import IDLE_OF_LIMIT
 from carbontui.system import proc
 
 AGENT, KEEPER = "carbontui.power.agent", "carbontui.job.keeper"
@@ -30,44 +31,39 @@ class JobsHere:
     own: str = ""
     apart: str = ""
     _ended: set[str] = field(default_factory=set)
-    _of: dict[int, str | None] = field(default_factory=dict)
+    _of: dict[str, str | None] = field(default_factory=dict)
     """The job of each process of the last look, or ''; None: it may have been about to become its program."""
 
     def count(self) -> int:
         """How many share this machine, our own included."""
-        pids = [int(entry) for entry in os.listdir(self.root) if entry.isdigit()]  # noqa: PTH208 - twice as fast
         self._ended.clear()
-        self._of = {pid: self._job(pid) for pid in pids}
+        known, pids = self._of, filter(str.isdigit, os.listdir(self.root))  # noqa: PTH208 - twice as fast
+        self._of = {pid: "" if known.get(pid) == "" else self._job(pid) for pid in pids}
         return max(1, len((set(self._of.values()) - self._ended | {self.own}) - NO_JOBS))
 
-    def _job(self, pid: int) -> str | None:
+    def _job(self, pid: str) -> str | None:
         job = self._of.get(pid)
-        if job == "":
-            return job
         one = proc.observe(pid, self.root)
         if one is None or one.over:
             return ""
         if job is None:
             job = self._named(one.name, pid)
-            if not job and self._of.get(one.parent):
-                job = self._named(b"python", one.parent, KEEPER)
+            if not job and self._of.get(parent := str(one.parent)):
+                job = self._named(b"python", parent, KEEPER)
         if job and one.name == proc.JOB_ENDED:
             self._ended.add(job)
         return job or ("" if pid in self._of else None)
 
-    def _named(self, name: bytes, pid: int, *roles: str) -> str:
+    def _named(self, name: bytes, pid: str, *roles: str) -> str:
         if not name.startswith((b"python", b"pypy")):
             return ""
-        words = proc.arguments(pid, self.root)
+        words = proc.arguments(int(pid), self.root)
         role = next((role for role in roles or (AGENT, KEEPER) if role in words[:6]), "")
         if not role or proc.option(words, "--apart") != self.apart:
             return ""
         return words[words.index(KEEPER) + 1] if role == KEEPER else proc.option(words, "--job")
 
 
-IDLE_OF_LIMIT = 0.15
-"""Watts of a board with contexts but no running kernel, as a share of its highest limit, until observed: H100 118 of
-700 W, A100 64 of 300 W (nvidia-smi outputs; arXiv 2605.23918)."""
 IDLE_CPU = 0.1
 """Draw of an idle thread relative to a busy one: the rule of the estimate in `rapl`."""
 

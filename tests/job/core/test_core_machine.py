@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from states import NOW_S, board, decided, inputs, job_state, rank
 
 from carbontui.account.accounts import band
@@ -15,7 +16,7 @@ from carbontui.job.supervisor.core.state.progress import Progress
 from carbontui.job.supervisor.core.state.unloading import Unloading
 from carbontui.job.terms.clock import Clock
 from carbontui.power.curves.curve import Curve, Point
-from carbontui.power.messages import HostReading, Readings
+from carbontui.power.messages import HostReading, NodeWatts, Readings
 
 REPLAY = Clock(speed=60.0, wall_origin_s=NOW_S, job_origin_s=NOW_S)
 TWO = inputs(boards=(board(limit_found_w=700.0), board("GPU-b", limit_found_w=500.0)))
@@ -40,7 +41,7 @@ def test_before_anything_was_measured_a_board_counts_as_its_limit_and_says_so():
 
 def test_a_small_board_is_not_taken_to_draw_more_parked_than_it_could():
     found = machine.machine(job_state(), inputs(boards=(board(limit_found_w=75.0, limit_w=75.0),)))
-    assert found.parked_w == 25.0 and found.idle_w == 12.5
+    assert found.parked_w == 25.0 and found.idle_w == 11.25
 
 
 def test_until_it_was_seen_idle_a_board_idles_as_its_model_does():
@@ -113,6 +114,14 @@ def test_a_duty_cycle_is_for_training_loops_where_no_cap_can_be_set(fields, can)
     assert machine.machine(known, inputs()).can_duty is can
 
 
+def test_what_is_given_of_a_machine_counts_for_each_machine_of_the_job():
+    seen = inputs(boards=(board(),))
+    nodes = NodeWatts("n1", 700.0), NodeWatts("n2", 700.0)
+    several = replace(seen, readings=structs.replace(seen.readings, nodes=nodes))
+    given = job_state(host_w=100.0, boundary="held")
+    assert [machine.host(given, one).watts for one in (seen, several)] == [100.0, 200.0]
+
+
 def test_latencies_are_the_measured_ones_and_bounded():
     known = job_state(measured=Measured(pause_s=Mean(3.0, 2), resume_s=Mean(8.0, 2), reload_s=Mean(0.2, 2)))
     found = machine.machine(known, inputs())
@@ -168,6 +177,7 @@ def test_a_band_is_that_of_its_parts_and_a_counter_that_is_off_widens_it() -> No
     assert hi - 10.0 == pytest.approx(10.0 - lo) == pytest.approx(10.0 * math.hypot(0.9 * 0.05, 0.1 * 0.5))
     assert band(10.0, {"counter": 1.0}, counter=0.2) == (8.0, 12.0)
     assert band(10.0, {"late": 1.0})[1] > band(10.0, {"integrated": 1.0})[1], "seconds that nobody covered"
+    assert band(10.0, {"counter": 1.0}, idle=0.12) == (8.7, 11.3)
     assert band(0.0, {}) == (0.0, 0.0)
 
 

@@ -87,6 +87,8 @@ class Accounting:
     """The newest revision that this process has booked."""
     idle_w: Mapping[str, float] = field(default_factory=dict)
     """The job's part of what each device, boards and "cpu", draws without work, as of now."""
+    idle_doubts: Mapping[str, float] = field(default_factory=dict)
+    """By which share those of boards may be wrong."""
     place_totals: PlaceTotals = field(default_factory=PlaceTotals)
     booked: dict[float, BookedRow] = field(default_factory=dict)
     """The intensity rows of the journal, by start."""
@@ -190,6 +192,8 @@ class Accounting:
             if self.ledger.counted(state) == "above_idle" and (idle_j := self._idle_j(got.uuid, t1 - t0, joules)):
                 self.add(f"{IDLE}@{got.uuid}", t0, t1, -idle_j, "model", state, wall, gpu=False)
                 self.elapsed.drew(-idle_j, state, gpu=False)
+                if state not in EXCLUDED:
+                    self.ledger.idle_doubt_j += idle_j * self.idle_doubts.get(got.uuid, 0.0)
 
     def _idle_j(self, device: str, seconds: float, joules: float) -> float:
         """What of a device's joules is nobody's. Idle watts of CPU and memory are of another moment than their joules:
@@ -333,6 +337,7 @@ class Accounting:
             shares=_shares(self.ledger.by_how),
             counters=self.meter.verdicts(),
             metered_kwh=units.joules_to_kwh(sum(self.ledger.by_how.values()) * self.ledger.pue),
+            idle_doubt_kwh=units.joules_to_kwh(self.ledger.idle_doubt_j * self.ledger.pue),
             here_s=sum(s for state, s in elapsed.by_state.items() if place_of(state) == "here"),
             elapsed_s=elapsed.counted_s,
             steps_apart=elapsed.steps_apart,

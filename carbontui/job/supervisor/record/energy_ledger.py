@@ -91,6 +91,8 @@ class EnergyLedger:
     gives_back: bool = False
     gpu_j: float = 0.0
     rest_j: float = 0.0
+    idle_doubt_j: float = 0.0
+    """By how much the joules may be wrong that are nobody's."""
     by_how: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     gpu_by_how: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Joules of the boards only, by how they were metered."""
@@ -187,7 +189,7 @@ class EnergyLedger:
         """What the journal's rows do not contain yet: totals and the open rows."""
         held = {device: [row.t0, row.t1, row.joules, row.how, row.state] for device, row in self._open.items()}
         hows = {"by_how": dict(self.by_how), "gpu_by_how": dict(self.gpu_by_how), "by_board": dict(self.by_board)}
-        return {"gpu_j": self.gpu_j, "rest_j": self.rest_j, **hows, "open": held}
+        return {"gpu_j": self.gpu_j, "rest_j": self.rest_j, "idle_doubt_j": self.idle_doubt_j, **hows, "open": held}
 
     def forget(self) -> None:
         """Keep only the totals: rows and bins have been summed up elsewhere."""
@@ -206,6 +208,7 @@ class EnergyLedger:
     def restore(self, kept: dict[str, Any], rows: Iterable[tuple[float, float, float, str]], wall_s: float) -> None:
         """Continue from what a predecessor kept and from the journal's rows (t0, t1, joules, state)."""
         self.gpu_j, self.rest_j = float(kept["gpu_j"]), float(kept["rest_j"])
+        self.idle_doubt_j = float(kept.get("idle_doubt_j", 0.0))
         self.by_how.update(kept["by_how"])
         self.gpu_by_how.update(kept.get("gpu_by_how", {}))
         self.by_board.update(kept.get("by_board", {}))

@@ -71,6 +71,7 @@ def of_the_job(samples: Iterable[Sample], ended_wall_s: float | None) -> Iterato
 def meter(accounting: Accounting, now: JobState, inputs: Inputs, samples: Iterable[Sample]) -> None:
     """Convert new samples to joules, in the state of this moment."""
     accounting.idle_w = {**machine.idle_w(now, inputs), "cpu": inputs.readings.host.idle_w or 0.0}
+    accounting.idle_doubts = {uuid: doubt for uuid, (_, doubt) in machine.idles(now, inputs).items()}
     _mark_move(accounting, now, inputs)
     watched = frozenset(reading.uuid for reading in inputs.devices)
     accounting.meter_samples(of_the_job(samples, inputs.child.ended_wall_s), booked_as(now, inputs), watched)

@@ -15,7 +15,7 @@ from carbontui.job.supervisor.core.planning import finish, machine
 from carbontui.job.supervisor.core.planning.course import CourseAhead, Segment, course, if_planned
 from carbontui.job.supervisor.core.state import boards
 from carbontui.job.supervisor.core.state.inputs import Inputs
-from carbontui.job.supervisor.core.state.job import JobState
+from carbontui.job.supervisor.core.state.job import JobState, Totals
 from carbontui.power.curves import curve as curves
 
 
@@ -61,7 +61,7 @@ def so_far(state: JobState) -> protocol.Amounts:
     totals = state.totals
     grams, avoided = rounded_g(totals.gco2_g), rounded_g(totals.avoided_g)
     known = grams is not None and avoided is not None and totals.run_now_g is not None
-    lo_kwh, hi_kwh = _band(totals.wall_kwh, totals.shares, state)
+    lo_kwh, hi_kwh = _band(totals.wall_kwh, totals.shares, state, idle=_idle(totals))
     return protocol.Amounts(
         energy_wall_lo_kwh=lo_kwh,
         energy_wall_hi_kwh=hi_kwh,
@@ -76,9 +76,13 @@ def so_far(state: JobState) -> protocol.Amounts:
     )
 
 
-def _band(kwh: float, shares: Mapping[str, float], state: JobState) -> tuple[float, float]:
+def _idle(totals: Totals) -> float:
+    return totals.idle_doubt_kwh / totals.wall_kwh if totals.wall_kwh > 0 else 0.0
+
+
+def _band(kwh: float, shares: Mapping[str, float], state: JobState, *, idle: float = 0.0) -> tuple[float, float]:
     counters = [one.ratio for one in state.totals.counters.values() if one.ratio and one.verdict == "doubted"]
-    return band(kwh, shares, max((abs(ratio - 1.0) for ratio in counters), default=0.0))
+    return band(kwh, shares, max((abs(ratio - 1.0) for ratio in counters), default=0.0), idle)
 
 
 def whole_machine(state: JobState, inputs: Inputs) -> protocol.WholeMachine:
@@ -108,7 +112,7 @@ def statement(state: JobState, inputs: Inputs, ahead: CourseAhead) -> tuple[prot
     total, step = state.progress.steps_total, state.progress.step
     known = machine.machine(state, inputs)
     counted = [one for one in ahead.segments if known.counted(one.level) != "nothing"]
-    lo_kwh, hi_kwh = _band(end.energy_wall_kwh, state.totals.shares, state)
+    lo_kwh, hi_kwh = _band(end.energy_wall_kwh, state.totals.shares, state, idle=_idle(state.totals))
     gpu_j = math.fsum(one.level.power_w * (one.end_s - one.start_s) for one in counted)
     whole = protocol.Amounts(
         elapsed_s=round(used.elapsed_s + max(0.0, (ahead.finish_s or inputs.now_s) - inputs.now_s), 3),

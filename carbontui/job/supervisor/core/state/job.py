@@ -61,6 +61,8 @@ class Totals:
     """Verdicts on the boards' energy counters."""
     metered_kwh: float = 0.0
     """At the wall, with what the machine idles and the account may leave out."""
+    idle_doubt_kwh: float = 0.0
+    """By how much the idle watts may be wrong that are left out, as far as no board was seen idle."""
     here_s: float = 0.0
     """Seconds in which the machine was the job's."""
     elapsed_s: float = 0.0
