@@ -107,5 +107,4 @@ def tail(log: Path) -> list[str]:
         return []
     shown = LogLines(LINES + 1)
     shown.feed(text)
-    rows = map(text_of, shown.rows(LINES + 1))
-    return [row for row in rows if row.strip()]
+    return [row for row in map(text_of, shown.rows(LINES + 1)) if row.strip()]

@@ -330,8 +330,7 @@ def _end_s(job: QueuedJob, now_s: float) -> float:
 
 def next_slot_s(now_s: float, slot_s: float) -> float:
     """When the slots of a plan made now begin."""
-    lead = min(LEAD_S, slot_s / 4)
-    return math.ceil((now_s + lead) / slot_s) * slot_s
+    return math.ceil((now_s + min(LEAD_S, slot_s / 4)) / slot_s) * slot_s
 
 
 def next_plan_s(start_s: float, slot_s: float) -> float:

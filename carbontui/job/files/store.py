@@ -318,8 +318,7 @@ def named(name: str) -> Job | None:
 
 def jobs() -> list[Job]:
     """Every job of the state directory, newest first."""
-    found = [job for job in map(named, names()) if job is not None]
-    return sorted(found, key=lambda job: -job.started_s)
+    return sorted((job for job in map(named, names()) if job is not None), key=lambda job: -job.started_s)
 
 
 def live() -> list[Job]:
