@@ -24,12 +24,9 @@ from carbontui.units import J_PER_KWH
 
 BREAKS_MAX = 16
 """Each break is another solve; pauses still too long after these are left to the caller."""
-SURE, STAYS = 0.5, 1.0
+SURE = STAYS = 1.0
 """Standard deviations of the difference between two schedules by which one must gain on the best constant level, and on
-the one in force: so a gain that lies about `SURE` does not change the plan with every forecast. Measured at 0, 0.5, 1
-and 2 for both (DE, CISO, PJM, NYISO 2021, issued forecasts, 24 jobs each, host of 60 W; saved against running now, %):
-24 h within 2x pauses 3.5, 3.0, 2.1, 0.7, caps 21.2, 21.0, 20.8, 20.5 (the best constant cap 19.7); 72 h pauses 0.5 (the
-worst job +4.1), 0.7 (0), 0.6, 0.2, caps 20.1, 20.0, 20.0, 20.0 (19.7)."""
+the one in force. What surer guards cost in the mean and win for the worst job: tests/bench/results/guard.md."""
 ALIKE_S, LASTING_S, LASTING = 3 * 3600.0, 48 * 3600.0, 0.75
 """Forecast errors correlate by a half this far apart: the one part of their variance, and the share `LASTING`, which is
 of the weather's days. Fitted to the errors of six recorded grids (tests/bench/results/guard.md)."""

@@ -67,8 +67,8 @@ def fitted(rows: dict[str, list[float]]) -> tuple[float, float, float]:
 GUARDS = {
     "none": (0.0, 0.0, 0.75, 48, 3),
     "half, chosen": (0.5, 1.0, 0.5, 48, 6),
-    "default: half, fitted": (0.5, 1.0, 0.75, 48, 3),
-    "one, fitted": (1.0, 1.0, 0.75, 48, 3),
+    "half, fitted": (0.5, 1.0, 0.75, 48, 3),
+    "default: one, fitted": (1.0, 1.0, 0.75, 48, 3),
     "two, fitted": (2.0, 2.0, 0.75, 48, 3),
 }
 """`SURE`, `STAYS`, `LASTING`, `LASTING_S` and `ALIKE_S` in hours."""
