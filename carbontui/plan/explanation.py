@@ -33,9 +33,10 @@ def explain(problem: Problem, plan: Schedule, currency: str | None = None) -> Ex
         return Explanation(verdict="nothing_left")
     if plan.late_s > 0:
         return Explanation(verdict="late", late_s=plan.late_s)
-    money = problem.beta == 0 and problem.alpha > 0
     rivals = plan.baselines or baselines(problem)
     now = next((r for r in rivals if r.name == "run now"), None)
+    # where both count, what the plan gains: money, if it is no grams
+    money = problem.alpha > 0 and (problem.beta == 0 or (now is not None and plan.gco2 >= now.gco2))
     shared = any(map(any, problem.shadow_per_h or ()))
     beside = shared or any(level.embodied_g_per_h for level in problem.levels)
     parked_kwh, parked, switching = _waste(problem, plan.levels, money)

@@ -228,7 +228,7 @@ gains nothing; or, of those without waiting, none beats `runner_name`, or that o
 
 
 class Explanation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is to be said of a plan, as figures; values in `unit`: grams, or a currency where money alone counts."""
+    """What is to be said of a plan, as figures; values in `unit`: grams, or the currency of money that it gains."""
 
     verdict: Verdict
     unit: str = "g"

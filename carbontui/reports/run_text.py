@@ -34,7 +34,7 @@ def ending(story: RunStory) -> tuple[tuple[str, str], ...]:
 def first_said(story: RunStory) -> list[tuple[str, str]]:
     """What the first forecast said of the whole, beside what came, of a run that is over."""
     first, grams = story.first, story.gco2_g
-    if first is None or not story.over:
+    if first is None or not story.over or story.status.moved_to:  # it spoke of the whole, here is a part
         return []
     band = f" ({between})" if first.band_g and (between := form.between(form.grams, *first.band_g)) else ""
     at, done = (form.clock(when, story.start_s) for when in (first.at_s, first.finish_s))

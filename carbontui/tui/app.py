@@ -52,8 +52,7 @@ class CarbonApp(App[str | None]):
         # Textual's own lines and scrollbars are characters, too
         self.set_class(ascii, "-ascii")
         self.key_order = KeyOrder(self, super().on_event)
-        erases, repeats = tty.abilities()
-        self._terminal = TerminalDiff(erases=erases, repeats=repeats)
+        self._terminal = TerminalDiff(erases=tty.erases())
         for theme in palette.THEMES:
             self.register_theme(theme)
         name = palette.first_theme(self.available_themes)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fake_supervisor import FakeSupervisor
+from later import needs
 
 from carbontui import protocol
 
@@ -415,6 +416,15 @@ def test_a_process_that_ends_by_os_exit_reports_its_last_steps(launch, finish, s
 
 BESIDE_STEPS = """
 import os, time, carbontui
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        until("loaded")
+        return index
 
 def until(name):
     while not os.path.exists(name):
@@ -428,14 +438,14 @@ def test_run():  # the steps are made in it: no evaluation, whatever its name
         time.sleep(0.02)
         carbontui.step()
     validate()
-    exec(compile("def fetch(): until('loaded')", "/x/torch/utils/data/dataloader.py", "exec"), globals())
-    fetch()
+    next(iter(DataLoader(Slow())))
 
 test_run()
 print("done")
 """
 
 
+@needs("torch")
 def test_an_evaluation_and_a_wait_for_data_are_named_by_the_code_that_runs(launch, finish, supervisor, tmp_path):
     process = launch(BESIDE_STEPS)
     stepping(supervisor)

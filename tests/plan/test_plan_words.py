@@ -105,6 +105,14 @@ def test_money_is_named_in_its_currency():
     price = tuple([0.5] * 8 + [0.05] * 8)
     problem = job([300] * 16, price_per_kwh=price, alpha=1.0, beta=0.0, work_s=900.0 * 6)
     assert "EUR" in explain(problem, solve(problem), currency="EUR")
+    # by weight it gains money and emits more: what it gains is named, and it is not as good to run now
+    mixed = replace(
+        problem, ci_g_per_kwh=(300.0,) * 8 + (400.0,) * 8, price_per_kwh=(-0.03,) * 8 + (-0.5,) * 8, beta=0.001
+    )
+    plan, now = solve(mixed), evaluate(mixed, ())
+    assert plan.gco2 > now.gco2 and plan.cost < now.cost
+    text = explain(mixed, plan, currency="EUR")
+    assert f"saves {now.cost - plan.cost:.2f} EUR" in text and "as good" not in text
 
 
 @pytest.mark.parametrize(("uncertainty", "changes"), [(0.0, True), (0.5, False)])

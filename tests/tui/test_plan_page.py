@@ -110,6 +110,16 @@ def test_a_plan_that_runs_flat_out_to_its_end_does_not_call_its_hours_clean() ->
     assert {plan_text.why(one, shown) for one in shown.plan.windows} == {"no cleaner hours worth a wait"}
 
 
+def test_a_plan_that_gains_money_names_prices_and_its_cost() -> None:
+    shown = fold(None, scene("running"))
+    assert shown is not None and shown.plan is not None
+    said = (protocol.statement("plan_explained", unit="EUR"),)
+    shown = fold(None, structs.replace(scene("running"), plan=structs.replace(shown.plan, said=said, cost=-0.52)))
+    assert shown is not None and shown.plan is not None
+    reasons = [plan_text.why(one, shown) for one in shown.plan.windows]
+    assert "cheaper hours come" in reasons and not any("clean" in one or "dirt" in one for one in reasons)
+
+
 def test_a_change_that_leaves_the_plan_as_it_is_costs_nothing() -> None:
     """Planned a minute later from other watts the same course has other grams; that is not what the hours cost."""
     snap = scene("running")

@@ -8,7 +8,6 @@ for all that has it. Over a slow line that is the difference between a page at o
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -57,25 +56,17 @@ class Changes(CompositorUpdate):
         return self.text
 
 
-_RUN = re.compile("([\u2500-\u25fc\u2800-\u28ff])\\1{2,}|([ -~])\\2{5,}")
-"""Narrow characters, longer than the first of them and how often it is repeated; no control sequence has any."""
-
-
-def _repeated(run: re.Match[str]) -> str:
-    return f"{run[0][0]}\x1b[{len(run[0]) - 1}b"
-
-
 Rows = Mapping[int, Mapping[int, Cell]]
 """By row, by column."""
 
 
 class TerminalDiff:
-    """The terminal's contents, as sent through `changes`. `erases`: what it erases has the background in force;
-    `repeats`: it repeats the last character."""
+    """The terminal's contents, as sent through `changes`. `erases`: what it erases has the background in force. A run
+    of one character is sent whole: tmux up to 3.4 repeats ASCII alone, mosh nothing, and both call themselves xterm."""
 
-    def __init__(self, *, erases: bool = False, repeats: bool = False) -> None:
+    def __init__(self, *, erases: bool = False) -> None:
         self._shown: dict[int, dict[int, Cell]] = {}
-        self._erases, self._repeats = erases, repeats
+        self._erases = erases
 
     def forget(self) -> None:
         """Forget the terminal's contents: it was resized, or another program wrote to it."""
@@ -100,8 +91,6 @@ class TerminalDiff:
         found = [text, _scrolled(rows, self._shown, width, ends) if text and self._shown else ""]
         for y, row in rows.items():
             self._shown.setdefault(y, {}).update(row)
-        if self._repeats:
-            found = [_RUN.sub(_repeated, one) for one in found]
         return min(filter(None, found), key=len, default="")
 
 

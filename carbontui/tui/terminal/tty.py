@@ -82,13 +82,11 @@ def loaded() -> None:
     gc.enable()
 
 
-def abilities() -> tuple[bool, bool]:
-    """Whether what the terminal erases takes the background in force, and whether it repeats a character as xterm does
-    (terminfo's `bce` and `rep`): not all do."""
-    with contextlib.suppress(ImportError):
+def erases() -> bool:
+    """Whether what the terminal erases takes the background in force (terminfo's `bce`): not all do."""
+    with contextlib.suppress(Exception):  # no curses, no terminal, no description
         import curses
 
-        with contextlib.suppress(curses.error, OSError):
-            curses.setupterm(fd=sys.__stdout__.fileno() if sys.__stdout__ else -1)
-            return curses.tigetflag("bce") == 1, (curses.tigetstr("rep") or b"").endswith(b"-%db")
-    return False, False
+        curses.setupterm(fd=sys.__stdout__.fileno() if sys.__stdout__ else -1)
+        return curses.tigetflag("bce") == 1
+    return False

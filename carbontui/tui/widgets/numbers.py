@@ -36,10 +36,11 @@ class Numbers(ViewCells):
         training = self._training(view_state, width)
         if height < 4:
             # no room for more: progress and watts, then what was emitted
-            m, done = state_text.mark, " ".join(text.strip() for text, _ in training[0][1:])
-            watts = state_text.marked(form.watts(status.power_w), m(status, "power_w"))
-            first = spread(width, [(f" {done} steps", "text")], [(f"{watts} ", "text")])
-            far = self._line("so far", form.grams(status.gco2_g), m(status, "gco2_g"), "CO₂ emitted")
+            label, *told = (text.strip() for text, _ in training[0])
+            done = " ".join(told) + " steps" * (label == "step")
+            watts = state_text.marked(form.watts(status.power_w), state_text.mark(status, "power_w"))
+            first = spread(width, [(f" {done}", "text")], [(f"{watts} ", "text")])
+            far = self._line("so far", form.grams(status.gco2_g), state_text.mark(status, "gco2_g"), "CO₂ emitted")
             return [first, far, *account][:height]
         head = [self.heading(width, self.TITLE, "i: where from")]
         if height >= len(account) + len(training) + 2:

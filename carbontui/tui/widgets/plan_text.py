@@ -35,6 +35,11 @@ def running_mean(plan: protocol.PlanView) -> float | None:
     return sum(one.g_per_kwh * one.kwh for one in running) / kwh if kwh > 0 else None
 
 
+def money_of(plan: protocol.PlanView) -> str:
+    """The currency in which the plan gains; '' where it gains grams."""
+    return next((unit for one in plan.said if (unit := str(one.parts.get("unit", "g"))) != "g"), "")
+
+
 def stretch_at(plan: protocol.PlanView | None, at_s: float) -> protocol.PlanWindow | None:
     """The plan's stretch at a time; None without a plan, and after its end."""
     windows = plan.windows if plan else ()
@@ -55,6 +60,8 @@ def why(one: protocol.PlanWindow, view_state: ViewState) -> str:
     mean = running_mean(plan)
     if mean is None:
         return ""
+    if money_of(plan) and kind not in ("cap", "duty"):
+        return "cheaper hours come" if kind in protocol.STILL else "the cheapest hours that fit"
     if kind in protocol.STILL:
         if one.g_per_kwh > mean * (1 + SAME_G_PER_KWH):
             return f"dirtier than the {mean:.0f} g/kWh where it runs"
@@ -110,9 +117,13 @@ def course_rows(view_state: ViewState, width: int) -> list[CellRow]:
 
 def total_rows(plan: protocol.PlanView, now_s: float, status: protocol.Status | None = None) -> list[CellRow]:
     """What the rest takes, why, and what it would take otherwise; of one without an end, what it takes until then."""
-    infos = table(plan)
-    parked = sum(one.gco2_g for one in plan.windows if one.level in infos and infos[one.level].kind in protocol.STILL)
-    whole = f"{form.grams(plan.gco2_g)} CO₂, {form.kwh(plan.kwh)}"
+    parked = sum(one.gco2_g for one in plan.windows if (level := table(plan).get(one.level)) and level.still)
+    currency = money_of(plan)
+
+    def money(cost: float) -> str:
+        return f", {form.money(cost, currency)}" if currency else ""
+
+    whole = f"{form.grams(plan.gco2_g)} CO₂, {form.kwh(plan.kwh)}{money(plan.cost)}"
     endless = status is not None and status.finish_expected is None
     rest = f"to {state_text.clock_iso(plan.finish, now_s)}" if endless else "the rest"
     rows: list[CellRow] = [[(f" {rest:<9} ", "dim"), (whole, "text")]]
@@ -123,11 +134,11 @@ def total_rows(plan: protocol.PlanView, now_s: float, status: protocol.Status | 
     if plan.certificate is not None:
         rows.append([(" proof     ", "dim"), (certificate(plan.certificate), "text")])
     if plan.baselines:
-        rows += [[], [(" otherwise the rest would emit", "title")]]
+        rows += [[], [(f" otherwise the rest would {'take' if currency else 'emit'}", "title")]]
     widest = max((len(base.name) for base in plan.baselines), default=0)
     for base in plan.baselines:
-        late = "" if base.feasible else ", late"
-        rows.append([(f" {base.name:<{widest}}  ", "dim"), (f"{form.grams(base.gco2_g)}{late}", "text")])
+        taken = f"{form.grams(base.gco2_g)}{money(base.cost)}{'' if base.feasible else ', late'}"
+        rows.append([(f" {base.name:<{widest}}  ", "dim"), (taken, "text")])
     if plan.weights:
         rows += [[], [(" by weight the rest would take", "title")]]
     for one in plan.weights:

@@ -102,7 +102,8 @@ def _money(state: JobState, inputs: Inputs, prediction: Prediction, full_w: floa
         value = remaining_total([part], *prices, rent_per_h=rent)
         return None if value is None else round(value, 6)
 
-    return cost(prediction.value), cost(prediction.lo), cost(prediction.hi)
+    ends = [one for at in (prediction.value, prediction.lo, prediction.hi) if (one := cost(at)) is not None]
+    return (ends[0], min(ends), max(ends)) if len(ends) == 3 else UNKNOWN  # below zero more time costs less
 
 
 def source(state: JobState) -> Statement:
