@@ -45,7 +45,7 @@ class Helper:
         self.places, self._watch = lease.watching(places.read(directory), places.now())
         self._order = MoveTo()
         """Where the job is being copied to, and how that is reached."""
-        self._reached, self._fault = "", ""
+        self._reached, self._fault, self._unwritten = "", "", ""
         self._ended: dict[str, object] | None = None
         self._until = self._due = 0.0
         self._call: asyncio.Task[None] | None = None
@@ -69,8 +69,14 @@ class Helper:
             self._apply_order(order)
             self.tick(time.monotonic())
         except OSError as error:
-            log(f"{places.NAME} could not be written: {error}")
+            self.fail(error)
         self.tell()
+
+    def fail(self, error: OSError) -> None:
+        """What could not be written down is not so; it is tried again, and said once."""
+        if (why := str(error)) != self._unwritten:
+            log(f"not done, the disk does not take it: {why}")
+        self._unwritten = why
 
     def _apply_order(self, order: Order) -> None:
         if isinstance(order, MoveTo):
@@ -147,7 +153,7 @@ class Helper:
         """Do what is due. Raises OSError where it cannot be written down."""
         if self._order.to and now > self._until:
             self._move(MoveTo())
-        if not self.places.holder and self.places.leased and lease.left_s(self.places, places.now()) <= 0.0:
+        if not self.places.holder and self.places.leased and self.places.permit().left_s(places.now()) <= 0.0:
             self._take_back(self._watch.recall or "its lease has ended")
         elif self._call is None and (self._order.to or self.places.call) and now >= self._due and self._ended is None:
             confirmed = self._watch.settled or self._reached == "yes"
@@ -249,6 +255,8 @@ async def serve(directory: str, fd: int) -> None:
         while True:
             try:
                 helper.tick(time.monotonic())
+            except OSError as error:
+                helper.fail(error)
             except Exception as error:  # without a helper no lease is renewed
                 log(f"error in the helper, which continues: {type(error).__name__}: {error}")
             helper.tell()

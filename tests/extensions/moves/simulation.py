@@ -111,7 +111,7 @@ class Node:
         if helper.to is not None and now_s > helper.until_s:
             helper.to, helper.release = None, False
         known = helper.known
-        if not known.holder and known.leased and lease.left_s(known, at) <= 0.0:
+        if not known.holder and known.leased and known.permit().left_s(at) <= 0.0:
             self.take_back(helper.watch.recall or "its lease has ended")
         elif None is helper.ended is helper.call and now_s >= helper.due_s and (helper.to or known.peer):
             self.call()
@@ -255,7 +255,7 @@ class Node:
         if verdict == "refuse":
             return HoldAnswer(error="no such job", refused=True)
         right = lease.granted(self.arrived if verdict == "install" else self.known, grant, asked)
-        if right.leased and lease.left_s(right, self.at()) <= 0.0:
+        if right.leased and right.permit().left_s(self.at()) <= 0.0:
             return HoldAnswer(error="late", refused=True)
         if verdict == "install":
             self.known, self.arrived, self.exit = right, None, None

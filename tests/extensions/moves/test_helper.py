@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import signal
@@ -11,6 +12,7 @@ import pytest
 from house import until
 
 from carbontui.extensions.moves import lease
+from carbontui.extensions.moves.helper import Helper
 from carbontui.job.files import places
 from carbontui.job.files.places import Places
 from carbontui.job.keeper.messages import HandOver, MoveTo, Renewed
@@ -76,3 +78,19 @@ def test_what_was_written_before_a_helper_died_is_what_its_successor_says(keeper
     keeper.apply_order(Renewed(1, None))
     keeper.until(lambda: keeper.facts()["lease_ends"] is None)
     assert keeper.may_start and not places.read(tmp_path).leased, "for good"
+
+
+def test_a_lease_that_no_disk_takes_counts_and_is_said_once(tmp_path, monkeypatch, capfd):
+    places.write(tmp_path, HELD.leased_for(30.0, places.now()))
+    said: list[places.Permit] = []
+    helper = Helper(str(tmp_path), said.append)
+
+    def broken(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "replace", broken)
+    for _ in range(3):
+        helper.apply_order(Renewed(1, places.now().now_s + 300.0, 300.0, 30.0))
+    assert said[-1].may_start(places.now()) and places.read(tmp_path).permit().left_s(places.now()) <= 30.0
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.endswith(f"[Errno 5] Input/output error: '{tmp_path}/places.json'")
