@@ -54,8 +54,7 @@ class Helper:
     def permit(self) -> Permit:
         """What the keeper is told."""
         moving = {"moving": self._order.to, "release": self._order.release} if self._order.unload else {}
-        reached = self._reached if self._order.to else ""
-        return self.places.permit(reached=reached, ended=self._ended, **moving)
+        return self.places.permit(reached=self._reached if self._order.to else "", ended=self._ended, **moving)
 
     def tell(self) -> None:
         """Tell it, which compares it with what it knows."""
@@ -105,8 +104,7 @@ class Helper:
         at = places.now()
         if not self.places.permit().may_run(at):
             return
-        here = Stay(socket.gethostname(), order.zone, at.boot, order.since)
-        *before, last = self.places.places or (here,)
+        *before, last = self.places.places or (Stay(socket.gethostname(), order.zone, at.boot, order.since),)
         moved = lease.handed_over(
             self.places,
             at,
@@ -193,6 +191,8 @@ class Helper:
         sent, fault = None, ""
         try:
             async for line in process.stdout:
+                if to.call != (self._order if self._order.to else self.places).call:
+                    return "it has answered too late"  # another machine's by now: no grant of that one is sent here
                 try:
                     if sent is not None:
                         fault = self._answered(sent, records.decode(line, HoldAnswer))

@@ -171,9 +171,12 @@ class Node:
 
     # --- a conversation: dial, greeting, grant, answer ---
 
+    def other(self):
+        return self.world.nodes.get(self.helper.to[0] if self.helper.to else self.helper.known.peer)
+
     def call(self):
         helper, world = self.helper, self.world
-        other = world.nodes[helper.to[0] if helper.to else helper.known.peer]
+        other = self.other()
         helper.due_s = world.now_s + (helper.known.lease_s * lease.RENEWED if helper.watch.settled else 3.0)
         call = helper.call = object()
         world.after(CALL_S, self.close, helper, call)
@@ -189,7 +192,7 @@ class Node:
         self.world.send(other, self, self._greeted, helper, call, other, asked, leave)
 
     def _greeted(self, helper, call, other, asked, leave):
-        if self.helper is not helper or helper.call is not call:
+        if self.helper is not helper or helper.call is not call or self.other() is not other:
             return
         if helper.to:
             grant = Grant(ping=True)
