@@ -342,8 +342,8 @@ def test_the_state_of_a_job_is_replaced_by_an_event_and_by_a_restore_alone():
 @pytest.mark.parametrize("module", sorted(m for m in FILE_OF if within(m, [f"{JOB}.keeper"])))
 def test_the_keeper_imports_the_standard_library_alone(module):
     system = (f"carbontui.system.{name}" for name in ("isolation", "life", "local_socket", "proc"))
-    ours = (f"{JOB}.keeper", f"{FILES}.places", f"{TERMS}.records", "carbontui.client.inject")
-    known = {*ours, *system}
+    client = (f"carbontui.client.{name}" for name in ("inject", "marker"))
+    known = {f"{JOB}.keeper", f"{FILES}.places", f"{TERMS}.records", *client, *system}
     foreign = {name for name in names()[module] if not module_of(name)}
     foreign = {name for name in foreign if name.split(".")[0] not in sys.stdlib_module_names}
     assert foreign | {other for other in imports()[module] if not within(other, known)} == set()

@@ -21,27 +21,34 @@ SIZE_MAX = 64 * 1024
 _noted: Set[str] = set()
 
 
-def write_atomic(path: str, data: bytes, *, durable: bool = True) -> None:
+def write_atomic(path: str, data: bytes, *, durable: bool = True, mode: int = 0o666) -> None:
     """Atomically replace the file at `path` by `data`, which is on disk when this returns unless it need not be
-    `durable`. Raises OSError."""
+    `durable`. Raises OSError, which names it."""
     part = f"{path}.{os.getpid()}.part"
     try:
-        with open(part, "wb") as file:
+        with open(part, "wb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, mode)) as file:
             file.write(data)
             file.flush()
             if durable:
                 os.fsync(file.fileno())
         os.replace(part, path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError):
+            error.filename = path
         remove(part)
         raise
     if durable:
         with contextlib.suppress(OSError):  # some file systems cannot make a rename durable
-            fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            sync_dir(os.path.dirname(path) or ".")
+
+
+def sync_dir(path: str) -> None:
+    """Make what was made or renamed in this directory last. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def ours() -> str:

@@ -97,17 +97,19 @@ class _Watch:
 
 
 def _output_as_alone():
-    """Output that goes to files of ours: dropped while their disk is full, as a print() must not end a training; but an
-    error, as alone, once nobody reads it any more (`run | head`)."""
+    """Output that goes to files of ours: dropped while their disk is full or fails, said once in our log, as a print()
+    must not end a training; but an error, as alone, once nobody reads it any more (`run | head`)."""
     import errno
     import io
     import os
+    import time
 
     class Unread(io.FileIO):
         """On a pipe without a reader: its error is the one that a script gets alone."""
 
     class Patient(io.FileIO):
         unread = None
+        lost = False
 
         def write(self, data):
             if self.unread and os.access(self.unread, os.F_OK):  # without a frame that a debugger would show
@@ -119,8 +121,16 @@ def _output_as_alone():
             try:
                 return super().write(data)
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE):
                     raise
+                if not self.lost:
+                    self.__class__.lost = True
+                    what = "training: run.log does not take all output: " + error.strerror
+                    try:
+                        with open(os.path.dirname(os.environ["CARBONTUI_MARKER"]) + "/carbontui.log", "a") as ours:
+                            ours.write(time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime()) + what + "\n")
+                    except Exception:
+                        pass
                 return memoryview(data).nbytes
 
     log = os.environ["CARBONTUI_RUN_LOG"]

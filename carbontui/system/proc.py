@@ -81,6 +81,11 @@ def age_s(started: int | None) -> float:
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK"))
 
 
+def asleep_s() -> float:
+    """Seconds that this machine has slept since its start."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
+
+
 def boot_id() -> str:
     """The kernel's boot id: tells whether a pid or a lease was written before a reboot."""
     try:

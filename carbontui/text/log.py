@@ -40,6 +40,7 @@ LOG: Table = {
     "order_taken": "order taken from orders.log: {verb} by {by}",
     "order_refused": "order of {by} refused: {why}",
     "clock_set": "the clock was set by {jump_s:shift}",
+    "slept": "the machine slept for {jump_s:duration}",
     "over_now": "the job is over: {why}",
     "no_new_keeper": "no new monitor process: {why}",
     "keeper_replaced": "the monitor process is gone while the command is {state}: {pid} takes its place",
@@ -84,7 +85,7 @@ LOG: Table = {
     "cause_watts_moved": "the watts that count are others now",
     "cause_site": "site budget",
     "cause_grid": "new grid data",
-    "cause_clock": "the clock was set",
+    "cause_clock": "the clock was set, or the machine slept",
     "cause_curve_found": "a speed curve was found",
     "cause_curve_simulated": "speeds under caps are simulated",
     "cause_curve_assumed": "a speed curve is assumed",
@@ -131,7 +132,7 @@ EVENTS: Table = {
     "event_calibration": lambda *, now_s, action="", text="", **_: " ".join(
         filter(None, ("calibration", action, text))
     ),
-    "event_clock": lambda *, jump_s, now_s: f"the clock was set by {figures.duration(abs(float(jump_s)))}",
+    "event_clock": "the clock was set, or the machine slept: {jump_s:shift}",
     "event_revised": lambda *, text, now_s, **_: f"the grid's values were revised: {text}",
     "event_journal_lost": lambda *, text, now_s, **_: str(text),
     "event_tried": "{text}",

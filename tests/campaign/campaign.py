@@ -235,6 +235,15 @@ def slow_disk(each_s: float, for_s: float) -> tuple[disks.Found, Rows]:
     return found, [(f"orders while every write takes {each_s:.0f} s; slowest answer; faults", "-; 20 s; 0", seen)]
 
 
+def broken_disk(for_s: float) -> tuple[disks.Found, Rows]:
+    found = disks.Found()
+    in_a_house(lambda house: disks.failing(house, for_s, found))
+    seen = f"{found.orders}; {found.longest_standstill_s:.1f} s; {len(found.faults)}"
+    return found, [
+        (f"orders while a file's writes fail for {for_s:.0f} s; longest standstill; faults", "-; -; 0", seen)
+    ]
+
+
 def no_locks(*_: object) -> tuple[disks.Found, Rows]:
     found = disks.Found()
     in_a_house(lambda house: disks.without_locks(house, found))
@@ -259,6 +268,7 @@ def parts(minutes: float, seed: int, faults: int | None = None) -> dict[str, Cal
         "orders": lambda: killed_after_answers(max(5, round(100 * share)), seed),
         "asleep": lambda: asleep(max(12.0, 90.0 * share)),
         "slow disk": lambda: slow_disk(8.0, max(20.0, 200.0 * share)),
+        "broken disk": lambda: broken_disk(max(10.0, 60.0 * share)),
         "no locks": no_locks,
         "soak": lambda: soaked(soak.LONG_S * share, seed),
     }

@@ -1,5 +1,6 @@
 /* Preloaded: the wall clock of a process, moved by as many seconds as the file named by CAMPAIGN_CLOCK holds (a double).
- * Real clock calls of the C library alone are answered here; monotonic clocks are left as they are. */
+ * Real clock calls of the C library alone are answered here, and by a second double behind it those of CLOCK_BOOTTIME;
+ * monotonic clocks are left as they are. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -16,18 +17,19 @@ __attribute__((constructor)) static void open_it(void) {
   const char *path = getenv("CAMPAIGN_CLOCK");
   int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
   if (fd < 0) return;
-  void *at = mmap(NULL, sizeof(double), PROT_READ, MAP_SHARED, fd, 0);
+  void *at = mmap(NULL, 2 * sizeof(double), PROT_READ, MAP_SHARED, fd, 0);
   if (at != MAP_FAILED) moved = at;
   close(fd);
 }
 
-static time_t by(void) { return moved ? (time_t)floor(*moved) : 0; }
+static time_t by(int which) { return moved ? (time_t)floor(moved[which]) : 0; }
 
 int clock_gettime(clockid_t which, struct timespec *at) {
   static int (*real)(clockid_t, struct timespec *);
   if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
   int failed = real(which, at);
-  if (!failed && (which == CLOCK_REALTIME || which == CLOCK_REALTIME_COARSE)) at->tv_sec += by();
+  if (!failed && (which == CLOCK_REALTIME || which == CLOCK_REALTIME_COARSE)) at->tv_sec += by(0);
+  if (!failed && which == CLOCK_BOOTTIME) at->tv_sec += by(1);
   return failed;
 }
 

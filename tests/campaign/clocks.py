@@ -17,7 +17,9 @@ from pathlib import Path
 
 import rest
 from house import House, Job, until
-from kills import hit, order
+from kills import hit, order, orphan
+
+from carbontui.job.files import places
 
 YEARS_10_S = 10 * 365.25 * 86400
 JUMPS_S = (YEARS_10_S, -YEARS_10_S, 86400.0, -3600.0)
@@ -38,20 +40,33 @@ class Found:
 
 
 SUSPENDED_S = 15.0
-WOKE_S = 3600.0
-"""The wall clock goes on in a suspend; the others stand still, or (here) have stood for SUSPENDED_S."""
+WOKE_S = 3 * 3600.0
+"""The wall's and the boot's clock go on in a suspend; others stand still, or (here) have stood for SUSPENDED_S."""
+LEASE_S = 600.0
 READ_APART_S = 0.1
 """A gap is a difference of two clocks, which cannot be read at one instant."""
 
 
-def suspended(house: House, job: Job, move: Callable[[float], None], found: Found) -> None:
-    """All processes stop and go on an hour later by the wall clock: nobody is taken for silent, nothing is lost."""
+def suspended(house: House, job: Job, move: Callable[..., None], found: Found) -> None:
+    """All processes stop and go on hours later: nobody is taken for silent, nothing is lost, the time is a gap and no
+    energy. What a person has paused stays so, and a lease that ran out meanwhile forbids to train."""
+    paused, leased = (house.start("--zone", "DE", pause=0.05, name=name) for name in ("paused", "leased"))
+    for each in (paused, leased):
+        each.until_connected()
+    order(paused, "pause", {})
+    held_place = places.Places(1, holder=True, leased=True, lease_s=LEASE_S)
+    places.write(leased.dir, held_place.leased_for(LEASE_S, places.now()))
+    orphan(leased)
+    house.cli("restart", leased.id, check=True)
+    leased.until_steps()
+    until(lambda: (s := paused.served()) and s.state == "paused", what="the pause")
     before = until(job.until_connected, what="an answer")
+    held = paused.steps()
     pids = [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if of_house(entry, house)]
     for pid in pids:
         hit(pid, signal.SIGSTOP)
     time.sleep(SUSPENDED_S)
-    move(WOKE_S)
+    move(WOKE_S, WOKE_S)
     for pid in pids:
         hit(pid, signal.SIGCONT)
     found.jumps += 1
@@ -61,7 +76,20 @@ def suspended(house: House, job: Job, move: Callable[[float], None], found: Foun
         found.faults.append(f"suspended: {before.pids} -> {after.pids}")
     if after.coverage.gap_s < WOKE_S - READ_APART_S:
         found.faults.append(f"suspended: {after.coverage}")
-    move(0.0)
+    if "the machine slept for 3 h" not in (log := (job.dir / "carbontui.log").read_text()):
+        found.faults.append(f"suspended: {log}")
+    if after.energy_wall_kwh > before.energy_wall_kwh + 1e-3:
+        found.faults.append(f"suspended: {before.energy_wall_kwh} -> {after.energy_wall_kwh} kWh")
+    still = paused.served()
+    # here the monotonic clock goes on, and the client's lease of the pause may end for a step
+    if still.state != "paused" or paused.steps() > held + 1 or still.energy_wall_kwh > 1e-3:
+        found.faults.append(f"suspended while paused at {held}: {still.state}, {paused.steps()} steps")
+    over = leased.until_state("unloaded")
+    if leased.pids()["child"] is not None:
+        found.faults.append(f"suspended under a lease: {over}")
+    for each in (paused, leased):
+        house.cli("stop", each.id, "--now", "--yes", check=True)
+    move(0.0, 0.0)
 
 
 def of_house(entry: Path, house: House) -> bool:
@@ -79,11 +107,11 @@ def run(house: House, found: Found) -> None:
     source = Path(__file__).with_name("clock.c")
     subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl", "-lm"], check=True)
 
-    def move(seconds: float) -> None:
+    def move(*seconds: float) -> None:
         with clock.open("r+b") as file:
-            file.write(struct.pack("d", seconds))
+            file.write(struct.pack("d" * len(seconds), *seconds))
 
-    clock.write_bytes(struct.pack("d", 0.0))
+    clock.write_bytes(struct.pack("dd", 0.0, 0.0))
     house.env |= {"LD_PRELOAD": str(library), "CAMPAIGN_CLOCK": str(clock), "TZ": "Europe/Berlin"}
     moments = (datetime.fromisoformat(f"{at}+00:00").timestamp() - BEFORE_S - time.time() for at in MOMENTS)
     job = house.start("--zone", "DE", code=7, name="trains")

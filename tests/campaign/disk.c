@@ -1,5 +1,6 @@
-/* Preloaded: a disk that is slow, or knows no locks. Every write to a file below CAMPAIGN_DISK takes as many seconds
- * as the file named by CAMPAIGN_DISK_S holds (a double); with CAMPAIGN_NO_LOCKS locks on those files fail, POSIX ones with
+/* Preloaded: a disk that is slow, fails, or knows no locks. Every write to a file below CAMPAIGN_DISK takes as many seconds
+ * as the file named by CAMPAIGN_DISK_S holds (a double), and one whose path contains the text behind that (JOB/FILE; '':
+ * none) fails with EIO after half of it; with CAMPAIGN_NO_LOCKS locks on those files fail, POSIX ones with
  * ENOLCK, those of flock with ENOSYS. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 static const volatile double *seconds;
+static const char *failing = "";
 static const char *below;
 
 __attribute__((constructor)) static void open_it(void) {
@@ -22,23 +24,35 @@ __attribute__((constructor)) static void open_it(void) {
   below = getenv("CAMPAIGN_DISK");
   int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
   if (fd < 0) return;
-  void *at = mmap(NULL, sizeof(double), PROT_READ, MAP_SHARED, fd, 0);
-  if (at != MAP_FAILED) seconds = at;
+  void *at = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+  if (at != MAP_FAILED) seconds = at, failing = (const char *)at + sizeof(double);
   close(fd);
 }
 
-static int there(int fd) {
-  char link[64], path[4096];
+static int there(int fd, char path[4096]) {
+  char link[64];
   if (!below) return 0;
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  ssize_t length = readlink(link, path, sizeof path - 1);
+  ssize_t length = readlink(link, path, 4095);
   if (length <= 0) return 0;
   path[length] = 0;
   return !strncmp(path, below, strlen(below));
 }
 
+/* Whether the path contains one of the lines. */
+static int fails(int fd) {
+  char path[4096], lines[4096 - sizeof(double)], *rest = lines;
+  if (!*failing || !there(fd, path)) return 0;
+  memcpy(lines, failing, sizeof lines - 1);
+  lines[sizeof lines - 1] = 0;
+  for (char *line; (line = strsep(&rest, "\n"));)
+    if (*line && strstr(path, line)) return 1;
+  return 0;
+}
+
 static void wait_for_it(int fd) {
-  if (!seconds || *seconds <= 0 || !there(fd)) return;
+  char path[4096];
+  if (!seconds || *seconds <= 0 || !there(fd, path)) return;
   struct timespec left = {(time_t)*seconds, (long)((*seconds - (time_t)*seconds) * 1e9)};
   while (nanosleep(&left, &left) && errno == EINTR) {}
 }
@@ -50,23 +64,27 @@ static void wait_for_it(int fd) {
 ssize_t write(int fd, const void *data, size_t size) {
   REAL(ssize_t (*real)(int, const void *, size_t), "write");
   wait_for_it(fd);
+  if (fails(fd)) return real(fd, data, size / 2), errno = EIO, -1;
   return real(fd, data, size);
 }
 
 ssize_t pwrite(int fd, const void *data, size_t size, off_t at) {
   REAL(ssize_t (*real)(int, const void *, size_t, off_t), "pwrite");
   wait_for_it(fd);
+  if (fails(fd)) return real(fd, data, size / 2, at), errno = EIO, -1;
   return real(fd, data, size, at);
 }
 
 ssize_t pwrite64(int fd, const void *data, size_t size, off64_t at) {
   REAL(ssize_t (*real)(int, const void *, size_t, off64_t), "pwrite64");
   wait_for_it(fd);
+  if (fails(fd)) return real(fd, data, size / 2, at), errno = EIO, -1;
   return real(fd, data, size, at);
 }
 
 static int locks(int fd, int what) {
-  return getenv("CAMPAIGN_NO_LOCKS") && (what == F_SETLK || what == F_SETLKW || what == F_GETLK) && there(fd);
+  char path[4096];
+  return getenv("CAMPAIGN_NO_LOCKS") && (what == F_SETLK || what == F_SETLKW || what == F_GETLK) && there(fd, path);
 }
 
 int fcntl(int fd, int what, ...) {

@@ -1,4 +1,4 @@
-"""A job whose disk is slow for a while, or knows no locks. Needs a C compiler."""
+"""A job whose disk is slow for a while, fails, or knows no locks. Needs a C compiler."""
 
 from __future__ import annotations
 
@@ -48,9 +48,65 @@ def sick(house: House, *, locks: bool = True) -> Path | None:
     return seconds
 
 
-def set_slow(path: Path, each_s: float) -> None:
+def set_slow(path: Path, each_s: float, *failing: str) -> None:
+    """Writes to a path that contains one of these texts fail."""
     with path.open("r+b" if path.exists() else "wb") as file:
-        file.write(struct.pack("d", each_s))
+        file.write((struct.pack("d", each_s) + "\n".join(failing).encode()).ljust(4096, b"\0"))
+
+
+FAILING = {
+    "orders.log": "orders are not stored (orders.log not written: Input/output error)",
+    "snapshot.json": "snapshot.json not written: Input/output error",
+    "journal.db": "journal not written: disk I/O error",
+    "run.log": "training: run.log does not take all output: Input/output error",
+    "exit.": "exit.json could not be written: [Errno 5] Input/output error",
+    "job.json": "job.json could not be written: [Errno 5] Input/output error: ",
+}
+"""Files whose every write fails, by how they begin, and the line that says so: in the log or as a notice."""
+
+
+def failing(house: House, for_s: float, found: Found) -> None:
+    """Jobs of which one file each takes no write: orders are obeyed, no step is lost, one line says it."""
+    sick_file = sick(house)
+    if sick_file is None:
+        return
+    house.script.write_text(
+        house.script.read_text().replace("time.sleep(pause)", "time.sleep(pause); print(i, flush=True)")
+    )
+    jobs = {name: house.start(*lasting.KNOWN, code=7, pause=0.05, name=name.strip(".")) for name in FAILING}
+    for job in jobs.values():
+        job.until_connected()
+    set_slow(sick_file, 0.0, *(f"{job.id}/{dot}{name}" for name, job in jobs.items() for dot in ("", ".")))
+    due, notices = time.monotonic() + for_s, {}
+    for name, job in jobs.items():
+        for verb, args in (("pause", {}), ("boost", {}), ("budget", {"budget": "3x"})):
+            found.orders += 1
+            if not (answer := lasting.tell(job, verb, args)).ok:
+                found.faults.append(f"{name}: {verb}: {answer.error}")
+    time.sleep(max(0.0, due - time.monotonic()))
+    for name, job in jobs.items():
+        status = job.served()
+        notices[name] = " ".join(status.notices)
+        if status.override is None or status.override.mode != "boost" or status.budget is None:
+            found.faults.append(f"{name}: {status.override}, {status.budget}")
+        job.let_end()
+    for name, job in jobs.items():
+        job.until_over()
+        steps = [int(line.split()[0]) for line in job.marks.read_text().splitlines()]
+        log, told = (job.dir / "carbontui.log").read_text(), job.status()
+        if steps != list(range(1, len(steps) + 1)) or told["step"] not in (
+            len(steps),
+            0 if name == "snapshot.json" else -1,
+        ):
+            found.faults.append(f"{name}: {len(steps)} steps made, {told['step']} told")
+        if told["state"] != "failed" or "Traceback" in log + (job.dir / "run.log").read_text():
+            found.faults.append(f"{name}: {told['state']}\n{log}")
+        if FAILING[name] not in log + notices[name]:
+            found.faults.append(f"{name} is not named: {notices[name]}\n{log}")
+        found.longest_standstill_s = max(found.longest_standstill_s, *job.gaps())
+    listed = house.cli("ls", "--all")
+    if listed.returncode or any(job.id not in listed.stdout for job in jobs.values()):
+        found.faults.append(f"ls: {listed.stdout}{listed.stderr}")
 
 
 def slow(house: House, each_s: float, for_s: float, found: Found) -> None:

@@ -91,6 +91,12 @@ def test_a_supervisor_starts_with_any_extreme_in_what_is_stored(monkeypatch):
 
 
 @pytest.mark.timeout(180)
+def test_a_file_that_cannot_be_written_is_named_and_costs_no_step_and_no_order():
+    found, _ = campaign.broken_disk(10.0)
+    assert found.faults == []
+
+
+@pytest.mark.timeout(180)
 def test_a_damaged_journal_is_named_by_every_verb_that_cannot_do_without(house):
     found = damaged_files.Found()
     job = house.start("--intensity", "300", steps=20)

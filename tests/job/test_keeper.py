@@ -251,7 +251,7 @@ def test_orders_and_facts_of_another_version_are_read_by_name():
     assert messages.decode_child(b'{"t":"child","state":"running","pid":7,"mood":3}') == messages.ChildFacts(
         "running", 7
     )
-    facts = messages.ChildFacts("unloaded", starts=2, hold_until=5.5, exit={"code": 0})
+    facts = messages.ChildFacts("unloaded", starts=2, exit={"code": 0})
     assert messages.decode_child(messages.encode(facts)) == facts
 
 

@@ -45,7 +45,7 @@ class Helper:
         self.places, self._watch = lease.watching(places.read(directory), places.now())
         self._order = MoveTo()
         """Where the job is being copied to, and how that is reached."""
-        self._reached, self._fault = "", ""
+        self._reached, self._fault, self._unwritten = "", "", ""
         self._ended: dict[str, object] | None = None
         self._until = self._due = 0.0
         self._call: asyncio.Task[None] | None = None
@@ -54,8 +54,7 @@ class Helper:
     def permit(self) -> Permit:
         """What the keeper is told."""
         moving = {"moving": self._order.to, "release": self._order.release} if self._order.unload else {}
-        reached = self._reached if self._order.to else ""
-        return self.places.permit(reached=reached, ended=self._ended, **moving)
+        return self.places.permit(reached=self._reached if self._order.to else "", ended=self._ended, **moving)
 
     def tell(self) -> None:
         """Tell it, which compares it with what it knows."""
@@ -69,8 +68,14 @@ class Helper:
             self._apply_order(order)
             self.tick(time.monotonic())
         except OSError as error:
-            log(f"{places.NAME} could not be written: {error}")
+            self.fail(error)
         self.tell()
+
+    def fail(self, error: OSError) -> None:
+        """What could not be written down is not so; it is tried again, and said once."""
+        if (why := str(error)) != self._unwritten:
+            log(f"not done, the disk does not take it: {why}")
+        self._unwritten = why
 
     def _apply_order(self, order: Order) -> None:
         if isinstance(order, MoveTo):
@@ -99,8 +104,7 @@ class Helper:
         at = places.now()
         if not self.places.permit().may_run(at):
             return
-        here = Stay(socket.gethostname(), order.zone, at.boot, order.since)
-        *before, last = self.places.places or (here,)
+        *before, last = self.places.places or (Stay(socket.gethostname(), order.zone, at.boot, order.since),)
         moved = lease.handed_over(
             self.places,
             at,
@@ -147,7 +151,7 @@ class Helper:
         """Do what is due. Raises OSError where it cannot be written down."""
         if self._order.to and now > self._until:
             self._move(MoveTo())
-        if not self.places.holder and self.places.leased and lease.left_s(self.places, places.now()) <= 0.0:
+        if not self.places.holder and self.places.leased and self.places.permit().left_s(places.now()) <= 0.0:
             self._take_back(self._watch.recall or "its lease has ended")
         elif self._call is None and (self._order.to or self.places.call) and now >= self._due and self._ended is None:
             confirmed = self._watch.settled or self._reached == "yes"
@@ -187,6 +191,8 @@ class Helper:
         sent, fault = None, ""
         try:
             async for line in process.stdout:
+                if to.call != (self._order if self._order.to else self.places).call:
+                    return "it has answered too late"  # another machine's by now: no grant of that one is sent here
                 try:
                     if sent is not None:
                         fault = self._answered(sent, records.decode(line, HoldAnswer))
@@ -249,6 +255,8 @@ async def serve(directory: str, fd: int) -> None:
         while True:
             try:
                 helper.tick(time.monotonic())
+            except OSError as error:
+                helper.fail(error)
             except Exception as error:  # without a helper no lease is renewed
                 log(f"error in the helper, which continues: {type(error).__name__}: {error}")
             helper.tell()

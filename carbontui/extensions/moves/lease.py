@@ -99,11 +99,6 @@ def patience_s(known: Places) -> float:
     return max(PATIENCE_LEASES * known.lease_s, PATIENCE_STARTS * known.start_s)
 
 
-def left_s(known: Places, at: At) -> float:
-    """Seconds until the lease ends, of the holder here or of the one at `peer`."""
-    return known.permit().left_s(at)
-
-
 def least_lease_s(unload_s: float) -> float:
     """The shortest lease for a training whose unload takes so long."""
     return max(LEAST_LEASE_S, math.ceil(unload_s / UNLOAD))

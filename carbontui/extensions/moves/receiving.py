@@ -356,7 +356,7 @@ def _carried_out(job: str, terms: Grant, asked: At) -> HoldAnswer:
     if verdict == "refuse":
         raise NotTaken(f"there is no job {job} with token {terms.token}")
     right = lease.granted(arrived if verdict == "install" or known is None else known, terms, asked)
-    if right.leased and lease.left_s(right, places.now()) <= 0.0:
+    if right.leased and right.permit().left_s(places.now()) <= 0.0:
         raise NotTaken("the lease has ended before it was received")
     if verdict == "install":
         _install(job, here, right)

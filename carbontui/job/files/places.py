@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from carbontui.client import marker
 from carbontui.job.terms import records
 from carbontui.system import proc
 
@@ -158,4 +159,4 @@ def read(directory: str | Path) -> Places:
 def write(directory: str | Path, places: Places) -> None:
     """Replace the file, durably. Raises OSError."""
     record = {**places._asdict(), "places": [stay._asdict() for stay in places.places]}
-    records.write(f"{directory}/{NAME}", json.dumps(record).encode())
+    marker.write_atomic(f"{directory}/{NAME}", json.dumps(record).encode(), mode=0o600)

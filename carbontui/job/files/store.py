@@ -156,7 +156,8 @@ class Job:
     def _outside(self, saved: protocol.Status, pids: protocol.Pids) -> dict[str, Any]:
         """What the exit file and the process table say about a job whose snapshot is live."""
         if self.exit is not None:
-            return ended(self.exit)
+            # the snapshot could not be written any more
+            return ended(self.exit) | {"measured_at": units.iso(self.exit.get("at", self.started_s))}
         known = self.life.state
         if known == "unknown":
             said = protocol.statement("life_unknown", why=self.unseen)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from carbontui.client import marker
 from carbontui.job.keeper.messages import ChildFacts
 from carbontui.job.terms import records
 from carbontui.system import life, proc
@@ -26,7 +27,7 @@ def log(text: str) -> None:
 
 def write_json(path: str, value: Any) -> None:
     """Write atomically and durably. Raises OSError."""
-    records.write(path, json.dumps(value).encode())
+    marker.write_atomic(path, json.dumps(value).encode(), mode=0o600)
 
 
 def read_json(path: str) -> dict[str, Any]:

@@ -169,8 +169,6 @@ class ChildFacts(NamedTuple):
     start_time: int | None = None
     """Field 22 of /proc/<pid>/stat."""
     starts: int = 0
-    hold_until: float | None = None
-    """Epoch seconds at which a child that is not running starts."""
     stopping: bool = False
     """A stop was requested."""
     frozen: bool = False

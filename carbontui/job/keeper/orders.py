@@ -13,6 +13,7 @@ import os
 import time
 from typing import Any, NamedTuple
 
+from carbontui.client import marker
 from carbontui.job.terms.records import LAST_S
 
 NAME = "orders.log"
@@ -49,11 +50,7 @@ def append(directory: str, given: LoggedOrder) -> tuple[int, int]:
     finally:
         os.close(fd)
     if size == 0:
-        folder = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        marker.sync_dir(directory)
     return end - len(line), end
 
 

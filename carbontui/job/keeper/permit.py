@@ -68,15 +68,12 @@ class PermitHandle:
         """What is reported to the supervisor and to verbs."""
         return self._known.facts(proc.boot_id())
 
-    def fence(self, pid: int) -> bool:
-        """If the command `pid` may not run here any more, kill it and all that it has started."""
-        if self.may_run:
-            return False
+    def fence(self, pid: int) -> None:
+        """Kill the command `pid`, which may not run here any more, and all that it has started."""
         for one in (*proc.descendants(pid), pid):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(one, signal.SIGKILL)
         proc.signal_group(pid, signal.SIGKILL)
-        return True
 
     def apply_order(self, order: OfPlaces) -> None:
         """The helper's to carry out."""

@@ -193,15 +193,12 @@ class Keeper:
     def finish(self, code: int | None, number: int | None) -> None:
         """The job's command has ended for good: write the exit status once, atomically."""
         self.child = None
-        some: dict[str, Any] = {
-            "budget": self.no_resume_reason,
-            "ended_by": self.ended_by,
-            "signals": sorted(self.signals),
-        }
+        some: dict[str, Any] = {"budget": self.no_resume_reason, "ended_by": self.ended_by}
         if (code, number) in command.KILLED:
             kills, limit_b = command.out_of_memory()
             some |= {"out_of_memory": kills > self.killed_before, "memory_limit_b": limit_b}
-        some |= {"interrupted": self.stopped_by_person and bool(self.no_resume_reason)}
+        interrupted = self.stopped_by_person and bool(self.no_resume_reason)
+        some |= {"signals": sorted(self.signals), "interrupted": interrupted}
         stopped = self.stopped_by_person or bool(self.no_resume_reason)
         self.exit = job_files.exit_record(code, number, stopped=stopped, unloaded=self.unloaded)
         self.exit |= {name: value for name, value in some.items() if value} | (self.permit.ended or {})
@@ -284,7 +281,6 @@ class Keeper:
             pid=self.child.pid if self.child else None,
             start_time=self.child_start,
             starts=self.starts,
-            hold_until=self.wait.until,
             stopping=self.stopped_by_person,
             frozen=self.freezer.frozen,
             freeze_why=self.freezer.why,
@@ -330,8 +326,8 @@ class Keeper:
         self.permit.tick(now)
         if self.away and not self.exit:
             self.supervisor.leave()
-        if self.child is not None and self.permit.fence(self.child.pid):
-            log(permit.LEASE_OVER)
+        if self.child is not None and not self.permit.may_run:
+            self.permit.fence(self.child.pid)
         elif self.child is None and self.permit.ended and not self.exit:
             self.finish(None, None)
 
@@ -387,8 +383,6 @@ class Keeper:
 
     def wake_up(self, slept_s: float) -> None:
         """After a sleep of our own: clocks begin anew, and what was said meanwhile is heard before we judge."""
-        if self.own_sleep.to_say(time.monotonic()):
-            log(f"was asleep for {slept_s:.0f} s")
         self.supervisor.reset_deadline()
         self.permit.helper.reset_deadline()
         self.freezer.extend(slept_s)

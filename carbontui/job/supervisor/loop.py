@@ -110,6 +110,7 @@ class Supervisor:
         self.sensors = Sensors(door, keeper, server, agent, accounting, actuators, feed)
         self._stopping = False
         self._written = self._beaten = 0.0
+        self._asleep_s = proc.asleep_s()
         self._ended_mono: float | None = None
         self._starting: asyncio.Future[Any] | None = None
 
@@ -296,7 +297,9 @@ class Supervisor:
     def _read_grid(self, inputs: Inputs) -> None:
         if abs(inputs.jump_s) > CLOCK_SET_S * self.door.state.clock.speed:
             # deadline, plan and grid follow the new time; work done and energy used do not
-            say(words(statement("clock_set", jump_s=inputs.jump_s), inputs.now_s))
+            since, self._asleep_s = self._asleep_s, proc.asleep_s()
+            slept = self._asleep_s - since > abs(inputs.jump_s) / 2
+            say(words(statement("slept" if slept else "clock_set", jump_s=inputs.jump_s), inputs.now_s))
             self.recorder.event("clock", jump_s=inputs.jump_s)
             self.grid.observe(inputs.now_s)
             self.replanner.request(statement("cause_clock"))

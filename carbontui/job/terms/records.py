@@ -3,7 +3,6 @@ within bounds. Standard library only, for the keeper."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import os
@@ -55,27 +54,6 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
-
-
-def write(path: str, data: bytes) -> None:
-    """Replace a small file, durably. Raises OSError."""
-    temporary = f"{path}.{os.getpid()}.tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        os.replace(temporary, path)  # noqa: PTH105
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)  # noqa: PTH108
-        raise
-    folder = os.open(os.path.dirname(path), os.O_RDONLY)  # noqa: PTH120
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 @functools.cache

@@ -111,7 +111,7 @@ class Node:
         if helper.to is not None and now_s > helper.until_s:
             helper.to, helper.release = None, False
         known = helper.known
-        if not known.holder and known.leased and lease.left_s(known, at) <= 0.0:
+        if not known.holder and known.leased and known.permit().left_s(at) <= 0.0:
             self.take_back(helper.watch.recall or "its lease has ended")
         elif None is helper.ended is helper.call and now_s >= helper.due_s and (helper.to or known.peer):
             self.call()
@@ -171,9 +171,12 @@ class Node:
 
     # --- a conversation: dial, greeting, grant, answer ---
 
+    def other(self):
+        return self.world.nodes.get(self.helper.to[0] if self.helper.to else self.helper.known.peer)
+
     def call(self):
         helper, world = self.helper, self.world
-        other = world.nodes[helper.to[0] if helper.to else helper.known.peer]
+        other = self.other()
         helper.due_s = world.now_s + (helper.known.lease_s * lease.RENEWED if helper.watch.settled else 3.0)
         call = helper.call = object()
         world.after(CALL_S, self.close, helper, call)
@@ -189,7 +192,7 @@ class Node:
         self.world.send(other, self, self._greeted, helper, call, other, asked, leave)
 
     def _greeted(self, helper, call, other, asked, leave):
-        if self.helper is not helper or helper.call is not call:
+        if self.helper is not helper or helper.call is not call or self.other() is not other:
             return
         if helper.to:
             grant = Grant(ping=True)
@@ -255,7 +258,7 @@ class Node:
         if verdict == "refuse":
             return HoldAnswer(error="no such job", refused=True)
         right = lease.granted(self.arrived if verdict == "install" else self.known, grant, asked)
-        if right.leased and lease.left_s(right, self.at()) <= 0.0:
+        if right.leased and right.permit().left_s(self.at()) <= 0.0:
             return HoldAnswer(error="late", refused=True)
         if verdict == "install":
             self.known, self.arrived, self.exit = right, None, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import signal
@@ -11,10 +12,12 @@ import pytest
 from house import until
 
 from carbontui.extensions.moves import lease
+from carbontui.extensions.moves.helper import Helper
 from carbontui.job.files import places
 from carbontui.job.files.places import Places
 from carbontui.job.keeper.messages import HandOver, MoveTo, Renewed
 from carbontui.job.keeper.permit import PermitHandle
+from carbontui.system import proc
 
 HELD = Places(1, holder=True, leased=True, lease_s=300.0, margin_s=30.0)
 UNLOAD = MoveTo("n2", call=("sleep", "60"), unload=True, lease_s=60.0)
@@ -76,3 +79,34 @@ def test_what_was_written_before_a_helper_died_is_what_its_successor_says(keeper
     keeper.apply_order(Renewed(1, None))
     keeper.until(lambda: keeper.facts()["lease_ends"] is None)
     assert keeper.may_start and not places.read(tmp_path).leased, "for good"
+
+
+def test_a_lease_that_no_disk_takes_counts_and_is_said_once(tmp_path, monkeypatch, capfd):
+    places.write(tmp_path, HELD.leased_for(30.0, places.now()))
+    said: list[places.Permit] = []
+    helper = Helper(str(tmp_path), said.append)
+
+    def broken(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "replace", broken)
+    for _ in range(3):
+        helper.apply_order(Renewed(1, places.now().now_s + 300.0, 300.0, 30.0))
+    assert said[-1].may_start(places.now()) and places.read(tmp_path).permit().left_s(places.now()) <= 30.0
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.endswith(f"[Errno 5] Input/output error: '{tmp_path}/places.json'")
+
+
+def test_a_machine_that_answers_after_another_got_the_job_is_sent_no_grant(keeper, tmp_path):
+    begun, go, sent = (tmp_path / name for name in ("begun", "go", "sent"))
+    wait = f"echo $$ > {begun}; until [ -e {go} ]; do sleep .05; done"
+    late = f"{wait}; echo '{{\"ready\": true}}'; timeout 3 cat > {sent}"
+    keeper.apply_order(UNLOAD._replace(to="n9", call=("sh", "-c", late)))
+    keeper.until(lambda: begun.exists() and begun.read_text().strip())
+    keeper.apply_order(UNLOAD)
+    keeper.until(lambda: keeper.facts()["moving"] == "n2")
+    keeper.apply_order(HandOver("DE", step=5))
+    keeper.until(lambda: keeper.away == "gone")
+    go.touch()
+    keeper.until(lambda: proc.start_time(int(begun.read_text())) is None)
+    assert not sent.exists() or sent.read_text() == "", "it would train beside n2"

@@ -10,6 +10,10 @@ from carbontui.extensions.moves import lease
 EACH = 250
 
 
+def test_a_machine_that_answers_too_late_gets_no_lease_of_the_next():
+    assert World(4015257).judged() == ""
+
+
 @pytest.mark.parametrize("first", range(0, 8 * EACH, EACH))
 def test_never_two_live_and_never_none_beyond_the_promised_time(first):
     assert {seed: why for seed in range(first, first + EACH) if (why := World(seed).judged())} == {}

@@ -9,7 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from carbontui.job.files import store
@@ -23,7 +23,7 @@ from carbontui.job.supervisor.shell.door import Door, Faults, Ports
 from carbontui.job.supervisor.shell.orders import Orders
 from carbontui.job.supervisor.shell.requests import Requests
 from carbontui.job.supervisor.shell.snapshot import Snapshots
-from carbontui.protocol import Statement, statement
+from carbontui.protocol import Statement, statement, written
 
 
 @dataclass(eq=False)
@@ -41,6 +41,8 @@ class Keeping:
     requests: Requests
     _task: asyncio.Task[None] | None = None
     _again: bool = False
+    _said: set[str] = field(default_factory=set)
+    """Faults of the disk that the log has."""
 
     @property
     def notices(self) -> Iterator[Statement]:
@@ -53,6 +55,8 @@ class Keeping:
             yield statement("rows_dropped", rows=self.journal.dropped)
         if self.orders.fault:
             yield statement("orders_unstored", why=self.orders.fault)
+        if self.snapshots.fault:
+            yield written(self.snapshots.fault)
 
     def read(self) -> tuple[store.Job | None, JobState]:
         """The job's record, and the state with what a predecessor has left. It waits for the disk."""
@@ -96,6 +100,9 @@ class Keeping:
         self.handover.replace_rows(now, len(inputs.devices))
         if told is not None:
             await self.snapshots.write(told)
+        known, self._said = self._said, {self.journal.fault, self.orders.fault, self.snapshots.fault}
+        for fault in self._said - known - {""}:
+            self.recorder.say(fault)
 
     async def close(self, inputs: Inputs) -> None:
         """Store everything for the last time."""

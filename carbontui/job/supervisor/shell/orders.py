@@ -55,7 +55,7 @@ class Orders:
                 self._own.add(orders.append(self.directory, self._unstored[0])[1])
                 self._unstored.pop(0)
         except OSError as error:
-            self.fault = error.strerror or str(error)
+            self.fault = f"{orders.NAME} not written: {error.strerror}"
             raise
         self.fault = ""
 

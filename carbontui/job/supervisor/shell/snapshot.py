@@ -47,6 +47,8 @@ class Snapshots:
     recorder: Recorder
     disk: Disk
     ports: Ports
+    fault: str = ""
+    """Why its copy on disk is an older one; '' if it is not."""
     _low: list[Statement] = field(default_factory=list)
     _totals: MonotonicCounter = field(default_factory=MonotonicCounter)
     _host: str = field(default_factory=socket.gethostname)
@@ -74,8 +76,13 @@ class Snapshots:
         return self.disk.do(partial(self._write, status, text))
 
     def _write(self, status: protocol.Status, exposition: str) -> None:
-        with contextlib.suppress(OSError):
-            paths.write_whole(Path(self.spec.dir) / "snapshot.json", msgspec.json.encode(status))
+        path, self.fault = Path(self.spec.dir) / "snapshot.json", ""
+        try:
+            paths.write_whole(path, msgspec.json.encode(status))
+        except OSError as error:
+            self.fault = f"{path.name} not written: {error.strerror}"
+            if status.state not in protocol.LIVE_STATES:  # figures of before the end are no end's
+                path.unlink(missing_ok=True)
         if self._metrics is not None and exposition:
             self._metrics.tell(exposition)
         self._low = _disk_notice(Path(self.spec.log).parent)
