@@ -298,9 +298,9 @@ class Supervisor:
         if abs(inputs.jump_s) > CLOCK_SET_S * self.door.state.clock.speed:
             # deadline, plan and grid follow the new time; work done and energy used do not
             since, self._asleep_s = self._asleep_s, proc.asleep_s()
-            slept = self._asleep_s - since > abs(inputs.jump_s) / 2
-            say(words(statement("slept" if slept else "clock_set", jump_s=inputs.jump_s), inputs.now_s))
-            self.recorder.event("clock", jump_s=inputs.jump_s)
+            by_s, slept = inputs.jump_s, self._asleep_s - since > abs(inputs.jump_s) / 2
+            say(words(statement("slept", jump_s=by_s) if slept else statement("clock_set", jump_s=by_s), inputs.now_s))
+            self.recorder.event("clock", jump_s=by_s)
             self.grid.observe(inputs.now_s)
             self.replanner.request(statement("cause_clock"))
         self.grid.read(inputs.now_s)
