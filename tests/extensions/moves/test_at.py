@@ -56,7 +56,7 @@ def test_it_starts_where_the_least_is_emitted_and_files_are_as_by_hand():
         assert host == "n2" and there_g < here_g
         said = re.search(r"starts on n2 \(SE-SE3, from (?:\w{3} )?(\S+)", done.stderr)
         assert said and "n3" in done.stderr, done.stderr
-        near = {time.strftime("%H:%M", time.localtime(when + 60 * minutes)) for minutes in range(-11, 12)}
+        near = {time.strftime("%H:%M", time.localtime(when + 60 * minutes)) for minutes in range(-16, 17)}
         assert said[1] in near, (said[1], near)
         n2.cli("boost", job)
         all.until_steps(5, on="n2")
