@@ -30,8 +30,7 @@ def nowcast_error(last: Array, published_last: Array, own_last: Array) -> Array:
     error = np.nan_to_num(last - published_last)
     own = np.nan_to_num(last - own_last)
     leap = (np.abs(own) > SUSPECT * _spread(own)) & (np.abs(error) > SUSPECT * _spread(error))
-    before = np.concatenate([error[:1], error[:-1]])
-    return np.where(leap, before, error)
+    return np.where(leap, np.concatenate([error[:1], error[:-1]]), error)
 
 
 def _spread(values: Array) -> float:

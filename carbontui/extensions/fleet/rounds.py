@@ -141,8 +141,7 @@ def least_cap_w(made: QueueProblem) -> float | None:
 
     def suffices(cap_w: float) -> bool:
         site = replace(made.problem.site, power_w=np.maximum(cap_w - made.fixed_w, 0.0))
-        problem = FleetProblem(site, made.problem.jobs)
-        return bool((placing.planned(problem).start != NEVER).all())
+        return bool((placing.planned(FleetProblem(site, made.problem.jobs)).start != NEVER).all())
 
     most = float(made.fixed_w.max() + made.problem.jobs.watts.max(axis=1).sum())
     least = 0.0

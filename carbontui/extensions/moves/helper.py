@@ -97,6 +97,9 @@ class Helper:
         if order.to != self._order.to:
             log(f"being moved to {order.to}" if order.to else f"not moved to {self._order.to}: it goes on here")
             self._reached, self._due = "", 0.0
+            if self._call is not None:  # with the machine of before, which may hang, or answer for the new one
+                self._call.cancel()
+                self._call = None
         self._order = order if order.to else MoveTo()
         self._until = time.monotonic() + order.lease_s
 
@@ -162,7 +165,7 @@ class Helper:
         """One conversation with the other place, until it closes."""
         try:
             fault = await asyncio.wait_for(self._talk(), ANSWER_S)
-        except TimeoutError:
+        except asyncio.TimeoutError:  # another class before Python 3.11
             fault = f"no answer within {ANSWER_S:.0f} s"
         except (OSError, ValueError) as error:
             fault = str(error)
@@ -206,7 +209,7 @@ class Helper:
         finally:
             proc.signal_group(process.pid, signal.SIGKILL)
             process.stdin.close()
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(process.wait(), BEAT_S)
 
     def _grant(self, greeting: Greeting) -> Grant:

@@ -109,8 +109,7 @@ class Job:
     @property
     def kept(self) -> bool:
         """Whether its keeper lives, be it stopped or hung."""
-        held = is_locked(self.dir / LOCK)
-        return bool(held or answers(self.stop_socket) or self.alive("keeper"))
+        return bool(is_locked(self.dir / LOCK) or answers(self.stop_socket) or self.alive("keeper"))
 
     @property
     def orphaned(self) -> bool:

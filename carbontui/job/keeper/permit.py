@@ -2,7 +2,7 @@
 
 The helper is the extension's process. It alone moves the job, talks with the job's other places and writes the file. It
 starts where that exists, or by an order of `move`, and is replaced like a supervisor; until a successor speaks, the
-last word holds. Nothing is read here at a tick: a disk that hangs must not hang the keeper.
+last word holds. Nothing is read here at a tick while a helper lives: a disk that hangs must not hang the keeper.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from carbontui.system import proc
 HELPER = "carbontui.extensions.moves.helper"
 LEASE_OVER = "ended here: the lease of the job's last place has not been renewed, and it may train there by now"
 LOST_S = 120.0
-"""Without a helper for this long the keeper reads by itself: nobody is left who would go on with a move."""
+"""Without a helper for this long in mid-move the keeper reads by itself, and again after as long: nobody is left who
+would go on with it."""
 
 
 class PermitHandle:
@@ -84,6 +85,7 @@ class PermitHandle:
     def tick(self, now: float) -> None:
         self.helper.tick(now, wanted=self._wanted)
         if self._known.moving and self.helper.process is None and now - self._last_word > LOST_S:
+            self._last_word = now
             self._learn(places.read(self._dir).permit())
 
     def _take(self, line: bytes) -> None:
@@ -92,7 +94,6 @@ class PermitHandle:
             self._learn(records.decode(line, Permit))
 
     def _learn(self, new: Permit) -> None:
-        before, ended = self.facts(), self.ended
-        self._known = new
-        if (self.facts(), self.ended) != (before, ended):
+        before, self._known = (self.facts(), self.ended), new
+        if (self.facts(), self.ended) != before:
             self._changed()

@@ -97,6 +97,16 @@ def test_a_lease_that_no_disk_takes_counts_and_is_said_once(tmp_path, monkeypatc
     assert line.endswith(f"[Errno 5] Input/output error: '{tmp_path}/places.json'")
 
 
+def test_a_machine_that_hangs_holds_up_no_move_to_another(keeper, tmp_path):
+    begun = tmp_path / "begun"
+    keeper.apply_order(UNLOAD._replace(to="n9", call=("sh", "-c", f"echo $$ > {begun}; sleep 60")))
+    keeper.until(lambda: begun.exists() and begun.read_text().strip())
+    keeper.apply_order(UNLOAD._replace(call=("sh", "-c", "echo '{\"ready\": true}'; sleep 60")))
+    keeper.until(lambda: keeper.facts()["moving"] == "n2" and keeper.facts()["reached"])
+    assert keeper.facts()["reached"] == "yes", "of n2, not what is said of n9"
+    keeper.until(lambda: proc.start_time(int(begun.read_text())) is None)
+
+
 def test_a_machine_that_answers_after_another_got_the_job_is_sent_no_grant(keeper, tmp_path):
     begun, go, sent = (tmp_path / name for name in ("begun", "go", "sent"))
     wait = f"echo $$ > {begun}; until [ -e {go} ]; do sleep .05; done"
