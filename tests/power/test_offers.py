@@ -11,8 +11,8 @@ from nvml_machine import machine_with  # noqa: F401
 from test_amd_job import amd_house  # noqa: F401
 from test_power_job import BOTH, capped_house  # noqa: F401
 
-WORK = ("--work", "8h", "--budget", "2x")
-ZONES = ("DE", "BR-CS", "US-TEX-ERCO", "IN-NO", "JP-TK", "AU-NSW")
+WORK = ("--work", "8h", "--budget", "4x")
+ZONES = ("DE", "BR-CS", "US-TEX-ERCO", "IN-NO", "JP-TK", "AU-NSW", "US-CAL-CISO", "GB")
 WAITS = (0, 1)
 """The levels of a problem that do not run: unloaded, paused."""
 
@@ -24,6 +24,8 @@ def plans_as_offered(house, within: float = 0.01) -> list[str]:
         offer = json.loads(house.cli("solve", *terms, "--json", check=True).stdout)
         if offer["levels"][0] in WAITS:
             break
+    else:
+        pytest.skip("no zone's plan waits at this hour")
     now = next(one for one in offer["baselines"] if one["name"] == "run now")
     offered, job = 1.0 - offer["gco2"] / now["gco2"], house.start(*terms)
 
