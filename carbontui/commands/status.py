@@ -322,7 +322,7 @@ def plan_rows(plan: protocol.PlanView, status: protocol.Status, now: float) -> I
     if plan.certificate:
         yield certificate(plan.certificate)
     yield from filter(None, (situation.why(status, plan, now), plan.curve_note))
-    yield f"all times {figures.clock_name(now)}"
+    yield f"all times {figures.clock_names(now, units.from_iso(plan.deadline))}"
 
 
 @click.command()

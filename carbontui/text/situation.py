@@ -62,7 +62,7 @@ def explanation(plan: PlanView, now_s: float | None = None, status: Status | Non
     return " ".join(map(drawn, plan.said)) or plan.explanation
 
 
-def level(name: str, table: Sequence[Level] = (), *, step: int = 0) -> str:
+def level(name: str, table: Sequence[Level] = (), *, step: int | None = 0) -> str:
     """'full speed', 'cap 250 W', 'cap 100 W ~' for one worked out from others, 'pause'."""
     known = next((info for info in table if info.name == name), None)
     if name == "full":
@@ -79,7 +79,7 @@ def open_end(status: Status) -> str:
 
 def done(status: Status) -> float | None:
     """Share of the work that is done, 0..1; None where the total is not known."""
-    if status.steps_total:
+    if status.steps_total and status.step is not None:
         return min(1.0, status.step / status.steps_total)
     done_s, total_s = status.work_done_s, status.work_total_s
     return min(1.0, done_s / total_s) if done_s is not None and total_s else None

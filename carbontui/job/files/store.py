@@ -137,12 +137,13 @@ class Job:
                 measured_at=units.iso(self.started_s),
                 state="starting",
                 reason=statements.reason(children.STARTING, self.started_s),
+                step=None if self.exit or self.pids.get("child") else 0,
             )
         saved = statements.read_here(saved, units.from_iso(saved.measured_at))
         if self.foreign:
             return saved
         pids = protocol.Pids(self.alive("keeper"), self.alive("supervisor"), None, self.alive("child"))
-        changes: dict[str, Any] = {"pids": pids}
+        changes: dict[str, Any] = {"pids": pids, "owner": self.owner}
         if there := places.read(self.dir).moved_to:
             changes["moved_to"] = protocol.MovedTo(there)
         if saved.state in protocol.LIVE_STATES:

@@ -48,7 +48,7 @@ class Target:
     @classmethod
     def remote(cls, status: protocol.Status, socket: Path, host: str) -> Target:
         """A job of another machine; of one that is over, only the last status is known."""
-        return cls(status.job, status.name, socket, status=status, host=host)
+        return cls(status.job, status.name, socket, status=status, host=host, owner=status.owner)
 
     @property
     def over(self) -> bool:

@@ -133,7 +133,8 @@ class Numbers(ViewCells):
             total = f"{done} of {state_text.count(status.steps_total)}{state_text.mark(status, 'steps_total')}"
         rate = status.rate_steps_per_s
         speed = "–" if rate is None else f"{rate:.2f} /s" if rate < 100 else f"{rate:.0f} /s"
-        first = self._line("step", state_text.count(status.step), "", total, short=done if status.steps_total else "")
+        steps = "–" if status.step is None else state_text.count(status.step)
+        first = self._line("step", steps, "", total, short=done if status.steps_total else "")
         if status.guess is None and not status.steps_total:
             first = self._work(status) or first
         rows = [first]

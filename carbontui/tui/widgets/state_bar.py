@@ -116,6 +116,8 @@ class StateBar(Cells):
 
     def why(self) -> str:
         assert self.view_state is not None
+        if self.connection.kind == "refused" and self.connection.text:
+            return self.connection.text  # where it is now, or why it cannot be seen
         return self.error or situation.why(self.view_state.status, self.view_state.plan, self.view_state.now_s)
 
     def _verdict(self, width: int) -> tuple[CellRow, str]:
