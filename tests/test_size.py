@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1] / "carbontui"
 WHOLE = 51_180
 FILES = 440
 ROOMS = {
-    "": 1_900,
+    "": 1_896,
     "account": 958,
     "assumed": 218,
     "client": 1_484,
@@ -32,17 +32,17 @@ ROOMS = {
     "grid": 2_698,
     "grid/providers": 1_326,
     "job": 7,
-    "job/files": 977,
+    "job/files": 971,
     "job/keeper": 1_505,
     "job/life": 909,
     "job/supervisor": 302,
     "job/supervisor/core": 4_819,
     "job/supervisor/record": 1_447,
-    "job/supervisor/shell": 2_017,
+    "job/supervisor/shell": 2_015,
     "job/terms": 472,
-    "job/worker": 345,
+    "job/worker": 342,
     "nodes": 496,
-    "plan": 1_767,
+    "plan": 1_763,
     "power": 2_117,
     "power/agent": 1_117,
     "power/backends": 1_050,
@@ -52,10 +52,10 @@ ROOMS = {
     "system": 917,
     "text": 1_611,
     "tui": 249,
-    "tui/model": 834,
-    "tui/screens": 1_518,
-    "tui/terminal": 482,
-    "tui/widgets": 1_826,
+    "tui/model": 837,
+    "tui/screens": 1_513,
+    "tui/terminal": 477,
+    "tui/widgets": 1_835,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 

@@ -84,10 +84,7 @@ def by_weight(problem: Problem, fixed: Mapping[int, int], currency: str) -> tupl
 
 
 def _chosen(
-    whole: Problem,
-    ask: PreviewAsk,
-    fixed: Mapping[int, int],
-    kept: Sequence[int | None] | None = None,
+    whole: Problem, ask: PreviewAsk, fixed: Mapping[int, int], kept: Sequence[int | None] | None = None
 ) -> tuple[Problem, Schedule, bool]:
     """The problem that was solved, its plan, and whether that differs from the `kept` one."""
     if ask.soonest is None:

@@ -73,7 +73,7 @@ def boards_most(height: int) -> int:
 
 
 AGE_EVERY_S = 2.0
-CHARTS_PAUSE_S = 0.1
+CHARTS_PAUSE_S = 0.3
 PRINTED_ROWS = 20
 
 

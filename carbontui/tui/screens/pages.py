@@ -108,12 +108,7 @@ class OpensPages(JobPage):
         self._read("GPUs, and what can be measured and done here", rows, protocol.AbilitiesAsk(0), wide=True)
 
     def _read(
-        self,
-        title: str,
-        rows: Callable[[Read], list[CellRow]],
-        question: link.Request,
-        *,
-        wide: bool = False,
+        self, title: str, rows: Callable[[Read], list[CellRow]], question: link.Request, *, wide: bool = False
     ) -> None:
         """Open the page before any answer arrives, else the next key would still go to the dashboard."""
         from carbontui.tui.screens.read import Read
