@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from carbontui import units
-from carbontui.protocol import LIVE_STATES, Exit, Gpu, Level, PlanView, Statement, Status
+from carbontui.protocol import LIVE_STATES, Exit, Gpu, Level, Loss, PlanView, Statement, Status
 from carbontui.text import figures
 from carbontui.text.forms import SLOWED, after, led, state_word
 from carbontui.text.statements import rendered
@@ -134,7 +134,13 @@ def diverged(status: Status) -> str:
     last = status.last_loss
     if last is None or last.finite:
         return ""
-    return f"loss {loss(status)}" + (f" since step {figures.count(at)}" if (at := last.not_finite_since_step) else "")
+    return f"loss {loss(status)} {since(last)}".rstrip()
+
+
+def since(last: Loss) -> str:
+    """'since step 4 180', 'since step ~ 4 180' of one that was printed, which is read later, or ''."""
+    at = last.not_finite_since_step
+    return f"since step {'~ ' * last.printed}{figures.count(at)}" if at else ""
 
 
 def held_up(status: Status) -> str:

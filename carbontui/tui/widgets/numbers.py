@@ -141,8 +141,7 @@ class Numbers(ViewCells):
         eta = "" if view_state.over else f"ends {situation.finish(status, view_state.now_s)}"
         rows.append(self._line("rate", speed, "", eta if status.finish_expected else ""))
         if status.last_loss is not None and not status.last_loss.finite:
-            since = f"since step {state_text.count(at)}" if (at := status.last_loss.not_finite_since_step) else ""
-            return [*rows, self._line("loss", situation.loss(status), "", since)]
+            return [*rows, self._line("loss", situation.loss(status), "", situation.since(status.last_loss))]
         losses, room = view_state.series.loss, width - _LABEL - _VALUE - 5
         spark = bars(losses, room) if len(losses) > 1 and room > 3 else ""
         rows.append([*self._line("loss", situation.loss(status) or "–")[:3], (f" {spark}", "capped")])
