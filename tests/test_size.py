@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_180
+WHOLE = 51_167
 FILES = 440
 ROOMS = {
     "": 1_896,
@@ -32,7 +32,7 @@ ROOMS = {
     "grid": 2_698,
     "grid/providers": 1_326,
     "job": 7,
-    "job/files": 971,
+    "job/files": 969,
     "job/keeper": 1_505,
     "job/life": 909,
     "job/supervisor": 302,
@@ -49,13 +49,13 @@ ROOMS = {
     "power/limit": 916,
     "reports": 1_817,
     "slurm": 674,
-    "system": 917,
-    "text": 1_611,
+    "system": 915,
+    "text": 1_613,
     "tui": 249,
-    "tui/model": 837,
+    "tui/model": 828,
     "tui/screens": 1_513,
     "tui/terminal": 477,
-    "tui/widgets": 1_835,
+    "tui/widgets": 1_833,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 

@@ -9,10 +9,10 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from carbontui import __version__, config, hooks, link, protocol, tui, units
 from carbontui.commands.support import talk

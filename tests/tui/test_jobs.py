@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from acting import text_of
 from fake import NOW, FakeSupervisor, past_levels, scene
 from house import until
 from msgspec import structs
+from msgspec.structs import replace
 
 from carbontui import protocol
 from carbontui.job.keeper.resume import TRY_OVER

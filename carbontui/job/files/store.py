@@ -7,7 +7,6 @@ import os
 import pwd
 import random
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,7 @@ def new_id() -> str:
     return "".join(random.SystemRandom().choices(_ALPHABET, k=6))
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """One job directory. `pids` maps keeper, supervisor and child to (pid, start time)."""
 
     id: str

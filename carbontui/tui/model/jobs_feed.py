@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from carbontui import link, protocol
 from carbontui.tui.model.feed import Connection, JobFeed, News, Target
@@ -15,8 +16,7 @@ from carbontui.tui.model.view_state import PastLevels, ViewState
 POLL_EVERY_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class JobsSnapshot:
+class JobsSnapshot(Struct, frozen=True):
     """One look at the machine. A fact is (label, text, whether it is in order); `host_w` is what CPU and memory draw,
     `headline` the grid in a few words, `load` how many programs want one of the `cores`."""
 
