@@ -226,6 +226,7 @@ async def test_a_job_whose_socket_comes_later_is_followed_then(tmp_path: Path, m
             await asyncio.wait_for(news.wait(), 20)
             news.clear()
         assert not feed.jobs()[0].lost_touch, "where it went is said, not that nobody answers"
+        assert "b: " not in feed.jobs()[0].headline, "a key here would do nothing"
         following.cancel()
 
 
