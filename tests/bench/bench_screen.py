@@ -371,7 +371,8 @@ def page(kept: dict[str, Any]) -> str:
         "",
     ]
     told = {
-        "pages": "Pages, 1 GPU: at most 12000 bytes to open one, 1500 bytes/s and 2 % of a core while it is open.",
+        "pages": "Pages, 1 GPU: at most 12000 bytes to open one, 1500 bytes/s and 2 % of a core while it is open. "
+        "Back: 1500 bytes, which the characters of what was covered exceed without a colour or a move.",
         "large": f"With 8 boards, a week of forecast and prices, {LINES} lines of output:",
     }
     for part, words in told.items():
