@@ -21,7 +21,7 @@ ROOMS = {
     "client/detection": 1_791,
     "client/frameworks": 976,
     "client/pausing": 1_550,
-    "commands": 2_411,
+    "commands": 2_414,
     "commands/support": 790,
     "extensions": 417,
     "extensions/evaluation": 1_092,

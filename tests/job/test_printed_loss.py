@@ -67,4 +67,5 @@ def test_a_loss_that_became_nan_is_said_with_the_step_in_every_output(house, tmp
     assert (last["value"], last["word"], last["printed"]) == (None, "NaN", not reports)
     assert last["not_finite_since_step"] >= 40
     assert "loss NaN since step" in house.cli("status", job).stdout
+    assert "loss NaN since step" in house.cli("ls").stdout
     assert loss()["not_finite_since_step"] == last["not_finite_since_step"]
