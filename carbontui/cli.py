@@ -218,7 +218,7 @@ def cli(ctx: click.Context, readonly: bool, hosts: str | None, there: str, utc: 
     if ctx.invoked_subcommand is None:
         from carbontui.commands.attach import open_default
 
-        ctx.exit(open_default(readonly=readonly))
+        ctx.exit(open_default(there, readonly=readonly))
     if readonly and ctx.invoked_subcommand != "attach":
         raise click.UsageError("--readonly is for the screen: carbontui --readonly, or carbontui attach --readonly")
 

@@ -9,9 +9,8 @@ import math
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -92,8 +91,7 @@ class Settings(Terms, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where Prometheus metrics are published: the folder of node-exporter's textfile collector."""
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """Settings with the origin of each field: 'default', 'config.toml', 'environment' or 'command line'."""
 
     settings: Settings

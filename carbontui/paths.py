@@ -8,7 +8,6 @@ agree on who holds a GPU's limit.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 from collections.abc import Callable
@@ -147,10 +146,15 @@ def _can_be_made_in(path: Path) -> bool:
     return _can_be_made_in(path.parent)
 
 
+def _short_hash(data: bytes) -> str:
+    import hashlib  # with it OpenSSL: a tenth of what a screen loads, which makes no new name
+
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
 def socket_path(job_id: str, directory: Path | None = None) -> Path:
     """The job's socket: named by a short hash of state directory and id, at most 100 bytes."""
-    digest = hashlib.sha256(os.fsencode(state_dir()) + b"\0" + job_id.encode()).hexdigest()[:12]
-    return (directory or socket_dir()) / f"{digest}.sock"
+    return (directory or socket_dir()) / f"{_short_hash(os.fsencode(state_dir()) + bytes(1) + job_id.encode())}.sock"
 
 
 def found_socket(job_id: str) -> Path:
@@ -169,7 +173,7 @@ def limit_lease_dir() -> Path:
 def apart() -> list[str]:
     """Arguments by which those who look at the process table tell jobs with a lease folder of their own apart."""
     folder = os.environ.get("CARBONTUI_LEASE_DIR")
-    return ["--apart", hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]] if folder else []
+    return ["--apart", _short_hash(os.fsencode(folder))] if folder else []
 
 
 def shipped(name: str) -> Path:

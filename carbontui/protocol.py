@@ -587,7 +587,10 @@ class Status(Struct, frozen=True, kw_only=True):
     finish_expected: Time | None = None
     pids: Pids = Pids(None, None, None, None)
     clients: int = 0
-    step: int = 0
+    owner: str = ""
+    """The user whose job it is; '' while its supervisor alone is asked."""
+    step: int | None = 0
+    """Null where the command has run and nothing says how far."""
     steps_total: int | None = None
     work_done_s: float | None = None
     """Seconds of work done, at full speed; null while the total is unknown."""
@@ -760,8 +763,8 @@ class Baseline(Struct, frozen=True):
 
 
 class PlanWindow(Struct, frozen=True):
-    """A planned stretch at one level. `gain_g`: grams saved against running at full speed there, with the work of a
-    still stretch made up at the plan's mean; `gco2_g` of a still stretch is what the parked boards emit."""
+    """A planned stretch at one level. `gain_g`: grams saved against the same work in run-now, at its mean; those of
+    all stretches sum to what the plan saves. `gco2_g` of a still stretch is what the parked boards emit."""
 
     start: Time
     end: Time

@@ -365,7 +365,7 @@ def test_what_a_training_script_loads_parses_on_python_3_9(path):
         ("carbontui.power.agent.__main__", ["textual", "torch", "numpy", "httpx"]),
         ("carbontui.job.supervisor.loop", ["textual", "rich", "torch", "numpy", "httpx", "click", "pynvml"]),
         ("carbontui.cli", ["textual", "torch", "numpy", "pynvml", "httpx"]),
-        ("carbontui.commands.attach", ["textual", "httpx", "sqlite3", "carbontui.power", "carbontui.grid"]),
+        ("carbontui.commands.attach", ["textual", "httpx", "sqlite3", "hashlib", "carbontui.power", "carbontui.grid"]),
         ("carbontui", ["textual", "torch", "numpy", "pynvml", "httpx", "msgspec", "asyncio", "json.tool"]),
     ],
 )

@@ -9,10 +9,10 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
 from carbontui import __version__, config, hooks, link, protocol, tui, units
 from carbontui.commands.support import talk
@@ -129,12 +129,15 @@ def _shown(target: Target | None, hosts: Sequence[ssh.SshHost] = (), /, **screen
         return tui.run(target, observe=lambda: watch().listing(), **screen)
 
 
-def open_screen(job: str | None, *, readonly: bool = False, **screen: bool) -> int:
-    """Show the dashboard of one job until the user leaves it; the exit code. Raises Failure for an unknown or foreign
-    job."""
+def open_screen(job: str | None, there: str = "carbontui", *, readonly: bool = False, **screen: bool) -> int:
+    """Show the dashboard of one job until the user leaves it, of one that has moved over ssh; the exit code. Raises
+    Failure for an unknown or foreign job."""
     found = talk.find(job)
     if found.foreign:
         raise Failure(f"job {found.id} runs on {found.host}; try: ssh -t {found.host} carbontui attach {found.id}", 3)
+    if (where := talk.away(found)) and (moved := found.status().moved_to) and not tty.why_plain():
+        click.echo(f"carbontui: {where}", err=True)
+        return open_remote(f"{moved.host}:{found.id}", there, readonly=readonly, **screen)
     talk.at_home(found)
     if not readonly and found.orphaned:
         take_up(found)
@@ -162,7 +165,7 @@ def attach(ctx: click.Context, job: str | None, there: str, readonly: bool, no_m
     readonly = readonly or bool(ctx.parent and ctx.parent.params.get("readonly"))
     if job and ("@" in job or ":" in job) and all(job not in (one.id, one.name) for one in store.jobs()):
         sys.exit(open_remote(job, there, readonly=readonly, mouse=not no_mouse))
-    sys.exit(open_screen(job, readonly=readonly, mouse=not no_mouse))
+    sys.exit(open_screen(job, there, readonly=readonly, mouse=not no_mouse))
 
 
 def open_hosts(names: list[str], there: str, *, readonly: bool) -> int:
@@ -179,7 +182,7 @@ def open_hosts(names: list[str], there: str, *, readonly: bool) -> int:
         return _shown(None, hosts, readonly=readonly)
 
 
-def open_default(*, readonly: bool) -> int:
+def open_default(there: str, *, readonly: bool) -> int:
     """What bare `carbontui` opens: the only live job, else the table of all jobs with the machine's GPUs and grid.
 
     Without a terminal nobody can choose: Failure with exit 2 and the list for several jobs, exit 3 for none.
@@ -188,5 +191,5 @@ def open_default(*, readonly: bool) -> int:
     if len(live) == 1 or tty.why_plain():
         if not live:
             raise Failure("no job is running; start one: carbontui run -- python train.py, or see: carbontui demo", 3)
-        return open_screen(live[0].id if len(live) == 1 else None, readonly=readonly)
+        return open_screen(live[0].id if len(live) == 1 else None, there, readonly=readonly)
     return _shown(None, readonly=readonly)

@@ -44,7 +44,8 @@ def listed(status: protocol.Status, now_s: float | None = None) -> str:
         parts.append(f"{situation.ended_at(status, units.from_iso(status.ended_at) if now_s is None else now_s):>9}")
     if status.step:
         parts.append(f"step {status.step:,}" + (f"/{status.steps_total:,}" if status.steps_total else ""))
-    parts.append(forms.after(state, situation.reason(status, now_s)))
+    why = forms.after(state, situation.reason(status, now_s))
+    parts.append("; ".join(filter(None, (situation.diverged(status), why))))
     return "  ".join(parts)
 
 
@@ -72,6 +73,8 @@ def _progress(status: protocol.Status, now: float, live: bool) -> Rows:
         rate = f", {status.rate_steps_per_s:.3g} steps/s" if status.rate_steps_per_s else ""
         loss = f", {said}" if (said := situation.loss_words(status)) else ""
         yield "step", f"{status.step:,}{total}{_how(status, 'steps_total')}{rate}{loss}"
+    elif said := situation.loss(status):
+        yield "loss", said
     if status.guess and not status.guess.agreed and live:
         bounds = status.guess.low, status.guess.high
         told = f"{figures.total(status.guess.steps, *bounds, at_most=status.guess.at_most)} from {status.guess.source}"
@@ -322,7 +325,7 @@ def plan_rows(plan: protocol.PlanView, status: protocol.Status, now: float) -> I
     if plan.certificate:
         yield certificate(plan.certificate)
     yield from filter(None, (situation.why(status, plan, now), plan.curve_note))
-    yield f"all times {figures.clock_name(now)}"
+    yield f"all times {figures.clock_names(now, units.from_iso(plan.deadline))}"
 
 
 @click.command()

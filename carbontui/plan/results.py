@@ -20,9 +20,8 @@ class Window:
     """Consecutive slots at one level, in seconds from slot 0. `ci_g_per_kwh` is the time mean; `gco2` are its grams,
     including the switch into it.
 
-    `gain` are the grams saved against running at full speed in that time: for a running window, against the same work;
-    for one that does not run, with its work made up at the running windows' mean grams per work. It is an attribution,
-    and need not sum to the whole plan's saving against another.
+    `gain` are the grams saved against the same work in run-now, at its mean grams per work: those of all windows sum to
+    what the plan saves against run-now, and one that does no work costs what its boards draw.
     """
 
     level: int
@@ -34,11 +33,10 @@ class Window:
     gain: float
 
 
-def windows(problem: Problem, levels: Sequence[int]) -> tuple[Window, ...]:
-    """The windows of a schedule (-1 from the finish on), in order."""
-    full, kwh_per_j = problem.levels[problem.fastest], problem.pue / J_PER_KWH
-    flat_kw = (full.power_w + problem.host_w) * kwh_per_j
-    found, works, flats = [], [], []
+def windows(problem: Problem, levels: Sequence[int], now_g: float) -> tuple[Window, ...]:
+    """The windows of a schedule (-1 from the finish on), in order; run-now would take `now_g` grams."""
+    kwh_per_j = problem.pue / J_PER_KWH
+    found, works = [], []
     for level, group in groupby(walk(problem, levels), key=lambda slot: slot.level):
         slots = list(group)
         ci = [problem.ci_g_per_kwh[slot.number] for slot in slots]
@@ -48,15 +46,8 @@ def windows(problem: Problem, levels: Sequence[int]) -> tuple[Window, ...]:
         spans = slots[0].start_s, slots[-1].start_s + spent_s[-1]
         found.append(Window(level, *spans, weighted / seconds, math.fsum(kwh), _dot(kwh, ci), 0.0))
         works.append(problem.levels[level].speed * math.fsum(slot.use_s for slot in slots))
-        flats.append(flat_kw * weighted)
-    done = math.fsum(works)
-    per_work = math.fsum(one.gco2 for one, work in zip(found, works, strict=True) if work > 0) / done if done else 0.0
-    out = []
-    for one, work, flat_g in zip(found, works, flats, strict=True):
-        most = max(one.end_s - one.start_s, 1e-9) * full.speed
-        flat_g = flat_g * work / most if problem.levels[one.level].running else flat_g - per_work * most
-        out.append(replace(one, gain=flat_g - one.gco2))
-    return tuple(out)
+    per_work = now_g / (math.fsum(works) or 1.0)
+    return tuple(replace(one, gain=per_work * work - one.gco2) for one, work in zip(found, works, strict=True))
 
 
 def _dot(one: Sequence[float], other: Sequence[float]) -> float:

@@ -204,7 +204,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         found = places.split(
             at_each, cells, spans, [(at, step - before) for at, step, _ in steps], grams_of,
             _parked_w(db, status, options, said),
-            uncertainty(db, status, rows_of_grid, _state(db, "progress"), status.step),
+            uncertainty(db, status, rows_of_grid, _state(db, "progress"), status.step or 0),
         )  # fmt: skip
     ends = [*decisions[: DECISIONS // 2], *decisions[-DECISIONS // 2 :]]
     shown = tuple(decisions if len(decisions) <= DECISIONS else ends)
@@ -255,7 +255,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
             steps,
             start_s=start_s,
             end_s=end_s,
-            steps=status.step,
+            steps=status.step or 0,
             kwh=energy_kwh,
             gco2_g=gco2_g,
         ),

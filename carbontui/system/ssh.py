@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -47,8 +46,7 @@ class SshError(Exception):
         self.why = why
 
 
-@dataclass(frozen=True, slots=True)
-class SshPlace:
+class SshPlace(msgspec.Struct, frozen=True):
     """`user@host` or a name from ~/.ssh/config, and a job there; None: its only live one."""
 
     host: str

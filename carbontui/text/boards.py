@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 DRIVER = {
     2: "invalid argument",
@@ -17,8 +17,7 @@ DRIVER = {
 """Codes of a driver (NVML's numbers) that mean the same for every maker."""
 
 
-@dataclass(frozen=True)
-class Maker:
+class Maker(NamedTuple):
     """One maker's words. In the commands `board` is what the maker's tool calls the board."""
 
     board: str

@@ -218,6 +218,15 @@ def clock_name(epoch_s: float) -> str:
     return units.local(epoch_s).tzname() or ""
 
 
+def clock_names(now_s: float, until_s: float) -> str:
+    """'CET', or 'CET, CEST from Sun 03:00' where the clocks change before the last of the times shown."""
+    name, later, before_s = clock_name(now_s), clock_name(until_s), now_s
+    while later != name and until_s - before_s > 1.0:
+        middle_s = (before_s + until_s) / 2
+        before_s, until_s = (middle_s, until_s) if clock_name(middle_s) == name else (before_s, middle_s)
+    return name if later == name else f"{name}, {later} from {_clock(until_s, now_s)}"
+
+
 def named_clock(epoch_s: float, now_s: float) -> str:
     """'Fri 14:15 CET': for users who may be in another time zone than the machine."""
     return f"{_clock(epoch_s, now_s)} {clock_name(epoch_s)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from carbontui import units
-from carbontui.protocol import LIVE_STATES, Exit, Gpu, Level, PlanView, Statement, Status
+from carbontui.protocol import LIVE_STATES, Exit, Gpu, Level, Loss, PlanView, Statement, Status
 from carbontui.text import figures
 from carbontui.text.forms import SLOWED, after, led, state_word
 from carbontui.text.statements import rendered
@@ -62,7 +62,7 @@ def explanation(plan: PlanView, now_s: float | None = None, status: Status | Non
     return " ".join(map(drawn, plan.said)) or plan.explanation
 
 
-def level(name: str, table: Sequence[Level] = (), *, step: int = 0) -> str:
+def level(name: str, table: Sequence[Level] = (), *, step: int | None = 0) -> str:
     """'full speed', 'cap 250 W', 'cap 100 W ~' for one worked out from others, 'pause'."""
     known = next((info for info in table if info.name == name), None)
     if name == "full":
@@ -79,7 +79,7 @@ def open_end(status: Status) -> str:
 
 def done(status: Status) -> float | None:
     """Share of the work that is done, 0..1; None where the total is not known."""
-    if status.steps_total:
+    if status.steps_total and status.step is not None:
         return min(1.0, status.step / status.steps_total)
     done_s, total_s = status.work_done_s, status.work_total_s
     return min(1.0, done_s / total_s) if done_s is not None and total_s else None
@@ -134,7 +134,13 @@ def diverged(status: Status) -> str:
     last = status.last_loss
     if last is None or last.finite:
         return ""
-    return f"loss {loss(status)}" + (f" since step {figures.count(at)}" if (at := last.not_finite_since_step) else "")
+    return f"loss {loss(status)} {since(last)}".rstrip()
+
+
+def since(last: Loss) -> str:
+    """'since step 4 180', 'since step ~ 4 180' of one that was printed, which is read later, or ''."""
+    at = last.not_finite_since_step
+    return f"since step {'~ ' * last.printed}{figures.count(at)}" if at else ""
 
 
 def held_up(status: Status) -> str:

@@ -71,7 +71,7 @@ class PlainNarrator:
         return f"{figures.watts(status.power_w)}{said}"
 
     def _progress(self, status: protocol.Status, now: float) -> None:
-        if not status.steps_total:
+        if not status.steps_total or status.step is None:
             return
         tenth = min(10, status.step * 10 // status.steps_total)
         if tenth > self._tenth:

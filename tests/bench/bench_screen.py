@@ -213,7 +213,8 @@ async def pages(folder: Path, snap: protocol.Snap, lines: int) -> tuple[int, dic
                 before = len(terminal.seen)
                 os.write(terminal.master, b"\x1b" if key else b"")
                 await terminal.quiet(1.5)
-                found[name] = PageCost(opened, each, cpu, len(terminal.seen) - before)
+                back = terminal.seen[before:]
+                found[name] = PageCost(opened, each, cpu, len(back), len(SEQUENCE.sub(b"", back)))
             return first, found
         finally:
             terminal.close()
@@ -286,16 +287,19 @@ async def key_to_paint(folder: Path, keys: int = 60) -> tuple[list[float], list[
             bare_one.close()
 
 
+SEQUENCE = re.compile(rb"\x1b(?:\[[0-9;?<>=]*[a-zA-Z]|.)|[\r\n\x08]")
 KNOB = re.compile("\N{BLACK CIRCLE}".encode())
 
 
 class PageCost(NamedTuple):
-    """Bytes until a page is open, bytes/s and share of a core while it is, bytes back to the dashboard."""
+    """Bytes until a page is open, bytes/s and share of a core while it is, bytes back to the dashboard, and those of
+    them that are characters: no colour and no move."""
 
     opened: int
     bytes_per_s: float
     cpu: float
     back: int
+    back_text: int = 0
 
 
 async def line(folder: Path) -> dict[str, float]:
@@ -367,16 +371,20 @@ def page(kept: dict[str, Any]) -> str:
         "",
     ]
     told = {
-        "pages": "Pages, 1 GPU: at most 12000 bytes to open one, 1500 bytes/s and 2 % of a core while it is open.",
+        "pages": "Pages, 1 GPU: at most 12000 bytes to open one, 1500 bytes/s and 2 % of a core while it is open. "
+        "Back: 1500 bytes, which the characters of what was covered exceed without a colour or a move.",
         "large": f"With 8 boards, a week of forecast and prices, {LINES} lines of output:",
     }
     for part, words in told.items():
         found = kept[part]["figures"]["pages"]
         if part == "large":
             found = {**found, "table, 50 jobs on 3 hosts": kept["table"]["figures"]}
-        head = ["| page | bytes to open | bytes/s | CPU | bytes back to the dashboard |", "|---|---|---|---|---|"]
+        head = [
+            "| page | bytes to open | bytes/s | CPU | bytes back | its characters alone |",
+            "|---|---|---|---|---|---|",
+        ]
         rows = [
-            f"| {name} | {c['opened']} | {c['bytes_per_s']:.0f} | {c['cpu']:.1%} | {c['back']} |"
+            f"| {name} | {c['opened']} | {c['bytes_per_s']:.0f} | {c['cpu']:.1%} | {c['back']} | {c['back_text']} |"
             for name, c in found.items()
         ]
         lines += [words, "", *head, *rows, ""]

@@ -13,6 +13,7 @@ from carbontui.plan.evaluation import evaluate
 from carbontui.plan.planner import solve
 from carbontui.plan.problem import Problem, ProblemLevel
 from carbontui.plan.results import windows
+from carbontui.plan.rivals import baselines
 from carbontui.text import figures
 from carbontui.text.statements import event_line
 
@@ -68,15 +69,17 @@ def test_the_past_is_told_from_the_journal_the_newest_kept(tmp_path):
     assert sqlite3.connect(tmp_path / "journal.db").execute("select count(*) from event").fetchone() == (18,)
 
 
-def test_windows_add_up_to_the_plan_and_a_pause_gains_where_it_is_dirty():
+def test_windows_add_up_to_the_plan_and_what_they_gain_to_what_it_saves():
     levels = (ProblemLevel("pause", 90.0, 0.0), ProblemLevel("full", 600.0, 1.0))
     ci = (100.0, 100.0, 900.0, 900.0, 100.0, 100.0)
     problem = Problem((900.0,) * 6, ci, levels, ((0.0, 5.0), (2.0, 0.0)), ((300.0, 300.0),) * 2, 3300.0, 1, host_w=20.0)
     plan = solve(problem)
-    found = windows(problem, plan.levels)
+    now = next(one for one in baselines(problem) if one.name == "run now")
+    found = windows(problem, plan.levels, now.gco2)
     assert [(one.level, one.start_s, one.end_s) for one in found][:2] == [(1, 0.0, 1800.0), (0, 1800.0, 3600.0)]
     did = evaluate(problem, plan.levels)
     assert sum(one.gco2 for one in found) == pytest.approx(did.gco2)
     assert sum(one.kwh for one in found) == pytest.approx(did.kwh)
     assert found[-1].end_s == pytest.approx(did.finish_s)
-    assert found[1].gain > 0 and found[1].ci_g_per_kwh == 900.0 and abs(found[0].gain) < 1e-9
+    assert sum(one.gain for one in found) == pytest.approx(now.gco2 - did.gco2) and now.gco2 > did.gco2
+    assert found[1].ci_g_per_kwh == 900.0 and found[1].gain == -found[1].gco2, "what is parked costs, and does no work"

@@ -195,6 +195,7 @@ def test_what_may_live_is_neither_removed_nor_started_twice(house):
         (job.dir / name).unlink()
     (job.dir / life.TRAINING_LOCK).unlink()
     (job.dir / "job.json").write_text(json.dumps(record | {"pidns": 1}))
+    assert json.loads(house.cli("status", job.id, "--json", check=True).stdout)["step"] is None, "0 would be a figure"
     told = refused(house, 2, "rm", job.id)
     assert "not known" in told and "namespace" in told and f"rm -r {job.dir}" in told
     refused(house, 1, "restart", job.id)

@@ -23,6 +23,10 @@ LOSSES = [
     ("loss: -Infinity", "-inf"),
     ("loss tensor(0.5, grad_fn=<MeanBackward0>)", 0.5),
     ("loss 1.0\nloss 2.", 1.0),
+    ("Loss is nan, stopping training", "NaN"),
+    ("Epoch 0:  50%|##  | 5/10 [00:01<00:01, train_loss_step=inf.0, train_loss_epoch=inf.0]\r", "inf"),
+    ("{'loss': inf, 'grad_norm': nan, 'learning_rate': 5e-05}", "inf"),
+    ("loss=np.float32(inf)", "inf"),
     ("no gloss 5 here, lossless 7, loss nanometers 3, at-loss 3", None),
     (f"loss{' ' * 20_000}x", None),
 ]
@@ -63,4 +67,5 @@ def test_a_loss_that_became_nan_is_said_with_the_step_in_every_output(house, tmp
     assert (last["value"], last["word"], last["printed"]) == (None, "NaN", not reports)
     assert last["not_finite_since_step"] >= 40
     assert "loss NaN since step" in house.cli("status", job).stdout
+    assert "loss NaN since step" in house.cli("ls").stdout
     assert loss()["not_finite_since_step"] == last["not_finite_since_step"]

@@ -55,5 +55,7 @@ def test_the_hour_that_an_autumn_has_twice_names_its_zone(monkeypatch: pytest.Mo
         patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
         time.tzset()
         told = [figures.clock(day + hour * 3600.0, day - 86400.0) for hour in hours]
+        names = [figures.clock_names(day + from_h * 3600.0, day + to_h * 3600.0) for from_h, to_h in ((-9, 30), (3, 9))]
     time.tzset()
+    assert names == ["CEST, CET from Sun 02:00", "CET"]
     assert told == ["Sun 01:30", "Sun 02:30 CEST", "Sun 02:30 CET", "Sun 03:30"]

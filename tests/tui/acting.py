@@ -7,10 +7,10 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from fake import FakeSupervisor, past_levels
+from msgspec.structs import replace
 from textual.message import Message
 from textual.pilot import Pilot
 from textual.screen import Screen

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from fake import NOW, START, WORK_S, FakeSupervisor, scene
 from msgspec import structs
+from msgspec.structs import replace
 from textual.events import Key
 
 from carbontui import protocol, units

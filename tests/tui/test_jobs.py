@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from acting import text_of
 from fake import NOW, FakeSupervisor, past_levels, scene
 from house import until
 from msgspec import structs
+from msgspec.structs import replace
 
 from carbontui import protocol
 from carbontui.job.keeper.resume import TRY_OVER
@@ -202,12 +202,12 @@ async def test_it_says_what_the_machine_does_and_opens_what_is_chosen(
 
 
 async def test_a_job_whose_socket_comes_later_is_followed_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was just claimed has none yet, one that was taken up again another."""
+    """One that was just claimed has none yet, one that was taken up again another, and one that moved none any more."""
     monkeypatch.setattr(jobs_feed, "POLL_EVERY_S", 0.02)
-    places = [Path()]
+    places, statuses = [Path()], [scene().status]
 
     def seen() -> JobsSnapshot:
-        return JobsSnapshot((), (Target("k7q2mz", "t", places[-1], scene().status),))
+        return JobsSnapshot((), (Target("k7q2mz", "t", places[-1], statuses[-1]),))
 
     async with FakeSupervisor(tmp_path / "s", scene()) as fake:
         feed, news = jobs_feed.JobsFeed(seen, lambda: news.set()), asyncio.Event()
@@ -220,6 +220,13 @@ async def test_a_job_whose_socket_comes_later_is_followed_then(tmp_path: Path, m
         while feed.jobs()[0].view_state is None or feed.jobs()[0].lost_touch:
             await asyncio.wait_for(news.wait(), 20)
             news.clear()
+        statuses.append(structs.replace(scene().status, state="unloaded", moved_to=protocol.MovedTo("n2")))
+        await fake.__aexit__()
+        while feed.jobs()[0].state != "unloaded":
+            await asyncio.wait_for(news.wait(), 20)
+            news.clear()
+        assert not feed.jobs()[0].lost_touch, "where it went is said, not that nobody answers"
+        assert "b: " not in feed.jobs()[0].headline, "a key here would do nothing"
         following.cancel()
 
 

@@ -11,6 +11,7 @@ from fake import scene
 from textual.pilot import Pilot
 
 from carbontui.tui.model.feed import BetterHost
+from carbontui.tui.widgets.bottom import StatusLine
 
 SE = BetterHost("n2", "n2 in SE: −61 %, done 2 h later")
 OFFER = "n2 in SE: −61 %, done 2 h later; M moves it"
@@ -54,6 +55,8 @@ async def test_the_screen_of_a_job_that_has_moved_says_where_it_is(stage: Any) -
         await s.fake.__aexit__()
         await s.until(lambda: where in s.text())
         assert "reconnecting" not in s.text() and s.dashboard.farewell() == where
+        s.dashboard.query_one(StatusLine).clear()
+        await s.until(lambda: where in s.text())
 
 
 async def test_where_nothing_is_better_or_nothing_may_be_done_the_key_does_nothing(stage: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from acting import text_of
 from fake import scene
 from msgspec import structs
+from msgspec.structs import replace
 
 from carbontui import protocol, units
 from carbontui.job.files import runlog

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from fake import NOW, START, scene
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from carbontui import protocol, units

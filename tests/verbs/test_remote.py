@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from carbontui import link, protocol
 from carbontui.commands import attach
 from carbontui.commands.support.command import Failure
 from carbontui.commands.support.station import RemoteJobs
+from carbontui.job.files import places
 from carbontui.system import ssh
 
 THERE = f"{sys.executable} -m carbontui.cli"
@@ -43,6 +45,7 @@ def test_a_remote_job_is_seen_and_commanded_and_a_lost_line_is_said(house, serve
         with RemoteJobs([host]) as jobs:
             until(jobs.jobs, 60, "the remote job")
             assert [target.job for target in jobs.jobs()] == [job.id] and jobs.facts()[0][1] == "1 live, 0 over"
+            assert jobs.jobs()[0].owner == getpass.getuser()
             server.stop()
             host.close_shared()
             until(lambda: "unreachable" in jobs.facts()[0][1], 60, "the loss")
@@ -53,6 +56,20 @@ def test_a_remote_job_is_seen_and_commanded_and_a_lost_line_is_said(house, serve
     assert not folder.exists()
     job.tell("resume")
     job.until_steps()
+
+
+def test_what_opens_a_job_that_has_moved_follows_it_over_ssh(house, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, opened = house.start(), []
+    for name, value in house.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(attach.talk.places, "read", lambda directory: places.Places(1, False, True, peer="me@n2"))
+    monkeypatch.setattr(attach.tty, "why_plain", str)
+    monkeypatch.setattr(attach, "open_remote", lambda wanted, there, **screen: opened.append((wanted, there)) or 0)
+    assert attach.open_screen(job.id, "ct") == attach.open_default("ct", readonly=False) == 0
+    assert opened == 2 * [(f"me@n2:{job.id}", "ct")]
+    monkeypatch.setattr(attach.tty, "why_plain", lambda: "stdout is a pipe")
+    with pytest.raises(Failure, match="attach me@n2:"):
+        attach.open_screen(job.id)
 
 
 def test_a_job_that_is_not_there_and_a_carbontui_that_is_not_found_are_said(house, server):

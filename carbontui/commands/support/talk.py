@@ -152,7 +152,8 @@ def live_status(job: store.Job) -> protocol.Status:
         try:
             answer = link.ask(job.socket, protocol.StatusAsk(1), 1.5)
             if isinstance(answer, protocol.StatusAnswer):
-                return read_here(answer.status, units.from_iso(answer.status.measured_at))
+                now = read_here(answer.status, units.from_iso(answer.status.measured_at))
+                return msgspec.structs.replace(now, owner=job.owner)
         except link.LinkError:
             pass
     return job.status()

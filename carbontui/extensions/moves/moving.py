@@ -283,7 +283,7 @@ class Transfer:
         """One durable write here, and it is the other machine's. Raises NotMoved."""
         zone = receiving.zone_of(self.options)
         terms = self.lease_s is not None, self.lease_s or places.LEASE_S, self._start_s
-        order = HandOver(zone, self.options.created_s, self._began_s, self.status.step, *terms, self._starts)
+        order = HandOver(zone, self.options.created_s, self._began_s, self.status.step or 0, *terms, self._starts)
         self._left.set()
         self._beats.join()  # what comes after the hand-over is no part of this move
         if not stopping.carry_out(self.job, order, lambda: bool(places.read(self.job.dir).moved_to)):
@@ -292,7 +292,7 @@ class Transfer:
     def until_trains(self) -> protocol.Status:
         """Its status there, once it trains, waits as planned, or is over. Raises NotMoved if it comes back, or nothing
         is heard of it."""
-        due, step, last = time.monotonic() + TRAINS_S, self.status.step, ""
+        due, step, last = time.monotonic() + TRAINS_S, self.status.step or 0, ""
         while time.monotonic() < due:
             if places.read(self.job.dir).holder:
                 told = ""
@@ -304,7 +304,7 @@ class Transfer:
                 for status in self.host.statuses(self.job.id):
                     last = status.state
                     held = status.state in ("waiting", "unloaded", "paused") and status.next is not None
-                    if status.step > step or held or status.state == "done":
+                    if (status.step or 0) > step or held or status.state == "done":
                         return status
             time.sleep(0.5)
         raise NotMoved(f"job {self.job.id} is {self.host.name}'s now ({last or 'not heard'}), and has made no step yet")

@@ -404,7 +404,7 @@ def _ended(here: store.Job, terms: Grant) -> HoldAnswer:
     """How it ended; one that failed before its first step here goes back."""
     assert here.exit is not None
     failed = here.exit.get("code") != 0 and not here.exit.get("stopped")
-    if failed and 0 < terms.step >= here.status().step:
+    if failed and 0 < terms.step >= (here.status().step or 0):
         return HoldAnswer(ok=True, back=True)
     return HoldAnswer(ok=True, over=here.exit)
 

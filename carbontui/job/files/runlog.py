@@ -77,9 +77,13 @@ def tail(file: BinaryIO, most_b: int) -> bytes:
 
 TAIL_B = 16 * 1024
 _NUMBER = r"([-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|nan|inf(?:inity)?))(?:\.0+)?(?![\w.])"
-_NAME = r"(?<![\w/.-])(?:train(?:ing)?[ _/]?)?loss['\"]?\s*(?:[:=]\s*)?['\"]?(?:tensor\()?"
+_NAME = (
+    r"(?<![\w/.-])(?:(?:train(?:ing)?|avg|mean)[ _/]?)?loss(?:_step|_epoch)?['\"]?\s*(?:(?:[:=]|->|is|was|became)\s*)?"
+    r"['\"]?(?:tensor\(|np\.float\d+\()?"
+)
 _LOSS = re.compile(_NAME + _NUMBER, re.IGNORECASE)
-"""In tqdm's postfix, the dictionaries of Transformers (words since 5.0), Lightning's bar ("loss=nan.0"), JSON lines."""
+"""In tqdm's postfix, the dictionaries of Transformers (words since 5.0), Lightning's bar ("loss_step=nan.0"), JSON
+lines, NumPy's scalars, and said in words ("Loss is nan, stopping training")."""
 _SEQUENCE = re.compile(r"\x1b\[[0-9;:]*m")
 
 

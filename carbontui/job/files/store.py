@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import secrets
+import random
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,10 @@ _ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 
 def new_id() -> str:
     """Six characters that are easy to read out and to type."""
-    return "".join(secrets.choice(_ALPHABET) for _ in range(6))
+    return "".join(random.SystemRandom().choices(_ALPHABET, k=6))
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """One job directory. `pids` maps keeper, supervisor and child to (pid, start time)."""
 
     id: str
@@ -137,12 +135,13 @@ class Job:
                 measured_at=units.iso(self.started_s),
                 state="starting",
                 reason=statements.reason(children.STARTING, self.started_s),
+                step=None if self.log.exists() else 0,
             )
         saved = statements.read_here(saved, units.from_iso(saved.measured_at))
         if self.foreign:
             return saved
         pids = protocol.Pids(self.alive("keeper"), self.alive("supervisor"), None, self.alive("child"))
-        changes: dict[str, Any] = {"pids": pids}
+        changes: dict[str, Any] = {"pids": pids, "owner": self.owner}
         if there := places.read(self.dir).moved_to:
             changes["moved_to"] = protocol.MovedTo(there)
         if saved.state in protocol.LIVE_STATES:
@@ -163,13 +162,7 @@ class Job:
             return {"reason": _reason(protocol.Why("unseen", said))}
         if known == "dead":
             reason = _reason(children.lost(saved.state, self.restart_command))
-            return {
-                "state": "lost",
-                "reason": reason,
-                "situation": Situation.over(None),
-                "next": None,
-                "exit": None,
-            }
+            return {"state": "lost", "reason": reason, "situation": Situation.over(None), "next": None, "exit": None}
         if host := places.read(self.dir).moved_to:
             reason = _reason(protocol.Why("moved", protocol.statement("moved_to", host=host)))
             there = {"moved_to": protocol.MovedTo(host), "situation": Situation.over(None)}

@@ -44,13 +44,15 @@ def solve_plan(ask: PlanAsk) -> PlanAnswer:
     points = curve(longer, {**ask.fixed, **(ask.curve_fixed or {})}, ask.pauses)
     own = chosen.objective - problem.price_of_time * chosen.finish_s
     free = _chosen(whole, ask, {})[1].gco2 if ask.fixed else None
+    rivals = chosen.baselines or baselines(problem)
+    now_g = next((one.gco2 for one in rivals if one.name == "run now"), chosen.gco2)
     return PlanAnswer(
         weights=by_weight(whole, ask.fixed, ask.currency or "") if ask.weighs else (),
         free_gco2=free,
         budget_g_per_kwh=price[: len(whole.dur_s)],
-        windows=windows(problem, chosen.levels),
+        windows=windows(problem, chosen.levels, now_g),
         plan=replace(chosen, baselines=()),
-        baselines=chosen.baselines or baselines(problem),
+        baselines=rivals,
         changed=changed,
         explanation=explain(problem, chosen, currency=ask.currency),
         # a point later than the plan and no better is not worth showing
@@ -82,10 +84,7 @@ def by_weight(problem: Problem, fixed: Mapping[int, int], currency: str) -> tupl
 
 
 def _chosen(
-    whole: Problem,
-    ask: PreviewAsk,
-    fixed: Mapping[int, int],
-    kept: Sequence[int | None] | None = None,
+    whole: Problem, ask: PreviewAsk, fixed: Mapping[int, int], kept: Sequence[int | None] | None = None
 ) -> tuple[Problem, Schedule, bool]:
     """The problem that was solved, its plan, and whether that differs from the `kept` one."""
     if ask.soonest is None:

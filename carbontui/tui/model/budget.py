@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from carbontui import link, protocol, units
 from carbontui.tui.model.view_state import Choice, ViewState

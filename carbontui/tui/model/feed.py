@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 from carbontui import link, protocol, units
 from carbontui.tui.model.view_state import PastLevels, ViewState, fold
@@ -20,8 +21,7 @@ class BetterHost(NamedTuple):
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """One job to show. `status`, `read_log` and `whole_run` (RuntimeError with a line to show) come from its files, the
     only source once the job is over."""
 
@@ -48,7 +48,7 @@ class Target:
     @classmethod
     def remote(cls, status: protocol.Status, socket: Path, host: str) -> Target:
         """A job of another machine; of one that is over, only the last status is known."""
-        return cls(status.job, status.name, socket, status=status, host=host)
+        return cls(status.job, status.name, socket, status=status, host=host, owner=status.owner)
 
     @property
     def over(self) -> bool:
@@ -71,16 +71,14 @@ ReadLog = Callable[[protocol.LogRead], protocol.LogAnswer]
 WholeRun = Callable[[int], protocol.HistoryAnswer | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(Struct, frozen=True):
     """Whether the screen is connected to a supervisor, and a line about it."""
 
     kind: Literal["connecting", "live", "reconnecting", "refused", "over"]
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LogPiece:
+class LogPiece(Struct, frozen=True):
     """The next piece of run.log, or of run.err; `fresh` when it does not continue the last one."""
 
     text: str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from carbontui import link, protocol
 from carbontui.tui.model.feed import Connection, JobFeed, News, Target
@@ -15,8 +16,7 @@ from carbontui.tui.model.view_state import PastLevels, ViewState
 POLL_EVERY_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class JobsSnapshot:
+class JobsSnapshot(Struct, frozen=True):
     """One look at the machine. A fact is (label, text, whether it is in order); `host_w` is what CPU and memory draw,
     `headline` the grid in a few words, `load` how many programs want one of the `cores`."""
 
@@ -81,7 +81,7 @@ class JobsFeed:
             self._past.pop(job, None)
             self._lost.discard(job)
         for job in set(live) - set(self._feeds):
-            feed = JobFeed(live[job].socket, self._receives(job), with_log=False)
+            feed = JobFeed(live[job].socket, self._receives(job), away=live[job].away, with_log=False)
             self._feeds[job] = feed, asyncio.create_task(feed.run(), name=f"feed of {job}")
 
     def _receives(self, job: str) -> Callable[[News], None]:
@@ -100,7 +100,8 @@ class JobsFeed:
 
     def _listed(self, target: Target) -> ListedJob:
         view_state = self._view_states.get(target.job)
-        status = view_state.status if view_state is not None else target.status
+        away = target.status is not None and target.status.moved_to is not None  # what is there is not seen from here
+        status = target.status if view_state is None or away else view_state.status
         assert status is not None
-        lost, error = target.job in self._lost and not target.over, self._errors.get(target.job, "")
+        lost, error = target.job in self._lost and not (target.over or away), self._errors.get(target.job, "")
         return ListedJob(target, status, error, lost, view_state, self._past.get(target.job))

@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from carbontui import protocol, units
 from carbontui.text import account, situation
@@ -19,8 +21,7 @@ from carbontui.tui.model.feed import Target
 from carbontui.tui.model.view_state import PastLevels, ViewState
 
 
-@dataclass(frozen=True, slots=True)
-class ListedJob:
+class ListedJob(Struct, frozen=True):
     """One job as the table shows it. `error` is the last line of a failed job's traceback, '' where there is none."""
 
     target: Target
@@ -85,8 +86,7 @@ class ListedJob:
         return f"{self.name} {self.id} {situation.state(self.status)} {self.why}"
 
 
-@dataclass(frozen=True, slots=True)
-class JobList:
+class JobList(Struct, frozen=True):
     """`rows` are all rows in the order given; `shown` those that contain `wanted`, sorted; `place` is the cursor's
     index among them. `cursor` is its id, None while there is no row."""
 

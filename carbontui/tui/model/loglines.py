@@ -48,8 +48,7 @@ class LogLines:
         self._open: list[LogRow] | None = None
         """These rows in runs, until the next output."""
         self._closed: deque[LogRow] = deque(maxlen=max(0, keep - OPEN_ROWS - 1))
-        self._up = 0
-        self._column = 0
+        self._up = self._column = self._ended = 0
         self._style = _PLAIN
         self._rest = ""
 
@@ -83,6 +82,11 @@ class LogLines:
         return [*islice(self._closed, older, None), *runs]
 
     @property
+    def count(self) -> int:
+        """How many rows there have been; a last one with nothing on it yet is none."""
+        return self._ended + bool(self._rows[-1])
+
+    @property
     def _row(self) -> list[tuple[str, Style]]:
         return self._rows[-1 - self._up]
 
@@ -103,6 +107,7 @@ class LogLines:
                 self._up -= 1
             else:
                 self._rows.append([])
+                self._ended += 1
                 if len(self._rows) > OPEN_ROWS + 1:
                     self._closed.append(_runs(self._rows.popleft()))
         elif char == "\t":

@@ -44,7 +44,7 @@ def clock_iso(text: str, now_s: float) -> str:
 
 def way_on(status: protocol.Status) -> str:
     """The key a user who does not want the present state would press next, or ''."""
-    if status.state not in protocol.LIVE_STATES:
+    if status.state not in protocol.LIVE_STATES or status.moved_to is not None:
         return ""
     if status.guess is not None and not status.guess.agreed and status.state == "running":
         return f"g: plan with {count(status.guess.steps)} steps"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, Struct, structs
 
 from carbontui import protocol, units
 
 
-@dataclass(frozen=True, slots=True)
-class ViewState:
+class ViewState(Struct, frozen=True):
     """Everything a screen shows. `seq` is the last message folded in."""
 
     seq: int
@@ -53,7 +51,7 @@ def fold(view_state: ViewState | None, message: protocol.Snap | protocol.Delta) 
     if message.series is UNSET and message.series_tail is UNSET and message.status is not UNSET:
         # the status carries the same clock; a chart's now must not stand still between columns
         series = structs.replace(series, now=status.measured_at)
-    return replace(
+    return structs.replace(
         view_state,
         seq=message.seq,
         status=status,
@@ -74,8 +72,7 @@ def _append(series: protocol.ChartSeries, tail: protocol.SeriesTail) -> protocol
     return structs.replace(series, now=tail.now, watts=joined)
 
 
-@dataclass(frozen=True, slots=True)
-class PastLevels:
+class PastLevels(Struct, frozen=True):
     """Past levels: one kind (or None) per bucket of equal time."""
 
     start_s: float
@@ -92,8 +89,7 @@ class PastLevels:
         return self.kinds[index] if index < len(self.kinds) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """A budget being considered, in the form `budget` takes: a frontier point or typed text, and the supervisor's
     preview once it has arrived. What is shown comes from one of the two, never from a mix."""
 

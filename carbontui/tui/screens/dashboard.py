@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import ClassVar
 
+from msgspec.structs import replace
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -73,7 +73,7 @@ def boards_most(height: int) -> int:
 
 
 AGE_EVERY_S = 2.0
-CHARTS_PAUSE_S = 0.1
+CHARTS_PAUSE_S = 0.3
 PRINTED_ROWS = 20
 
 

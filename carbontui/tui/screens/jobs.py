@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.events import ScreenResume, ScreenSuspend
 from textual.screen import Screen
 
-from carbontui import link, protocol
+from carbontui import link, protocol, units
 from carbontui.text import figures
 from carbontui.tui.model.feed import Target
 from carbontui.tui.model.jobs_feed import JobsFeed, JobsSnapshot
@@ -219,7 +219,9 @@ class Jobs(Answers):
             table, wanted = self.query_one(JobTable), self.listed.wanted
             self._share_rows(table)
             table.show(self.listed, self._now())
-            order = f"sorted by {self.listed.sort} · all times {figures.clock_name(self._now())}"
+            ends = (units.from_iso(end) for job in self.listed.rows if (end := job.status.finish_expected))
+            times = figures.clock_names(self._now(), max(self._now(), *ends, 0.0))
+            order = f"sorted by {self.listed.sort} · all times {times}"
             shown = (table.position(), f"with {wanted!r}" if wanted else "", order)
             self.query_one(MachineHead).show(self.feed.listing, self.listed.rows, " · ".join(filter(None, shown)))
             self.query_one(Headlines).show(self.listed)

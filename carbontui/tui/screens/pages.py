@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 from textual.screen import Screen
 
-from carbontui import link, protocol
+from carbontui import link, protocol, units
 from carbontui.text import figures
 from carbontui.tui.model.feed import News
 from carbontui.tui.model.view_state import ViewState
@@ -89,7 +89,9 @@ class OpensPages(JobPage):
             now, known = self._newest(), page.reply if isinstance(page.reply, protocol.GridAnswer) else None
             return [*source_rows(now, self.age_s()), *grid_rows(now.status, known, page.fault, now.now_s)]
 
-        zone = f" · all times {figures.clock_name(self.view_state.now_s)}" if self.view_state else ""
+        shown = self.view_state
+        last = units.from_iso(shown.plan.deadline) if shown and shown.plan else 0.0
+        zone = f" · all times {figures.clock_names(shown.now_s, max(shown.now_s, last))}" if shown else ""
         self._read(f"where the numbers come from{zone}", rows, protocol.GridAsk(0))
 
     def action_abilities(self) -> None:
@@ -106,12 +108,7 @@ class OpensPages(JobPage):
         self._read("GPUs, and what can be measured and done here", rows, protocol.AbilitiesAsk(0), wide=True)
 
     def _read(
-        self,
-        title: str,
-        rows: Callable[[Read], list[CellRow]],
-        question: link.Request,
-        *,
-        wide: bool = False,
+        self, title: str, rows: Callable[[Read], list[CellRow]], question: link.Request, *, wide: bool = False
     ) -> None:
         """Open the page before any answer arrives, else the next key would still go to the dashboard."""
         from carbontui.tui.screens.read import Read

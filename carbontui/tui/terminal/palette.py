@@ -78,12 +78,7 @@ FAINT = ("faint", "beyond", "beyond-soft")
 
 THEMES = (
     Theme(
-        "carbon-dark",
-        primary="#58b4c4",
-        background="#0f1317",
-        surface="#161b21",
-        panel="#1c232b",
-        foreground="#d3d9e2",
+        "carbon-dark", primary="#58b4c4", background="#0f1317", surface="#161b21", panel="#1c232b", foreground="#d3d9e2"
     ),
     Theme(
         "carbon-light",

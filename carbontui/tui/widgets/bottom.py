@@ -100,6 +100,7 @@ class LogTail(Cells):
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id)
         self.lines, self.errors = LogLines(keep=200), LogLines(keep=200)
+        self._top = self._room = 0
 
     def feed(self, piece: LogPiece) -> None:
         of = "errors" if piece.err else "lines"
@@ -115,12 +116,21 @@ class LogTail(Cells):
 
     def draw(self, width: int, height: int) -> list[CellRow]:
         rows: list[CellRow] = [self.heading(width, "output", "l: all of it")]
-        newest = self.rows(height - 1)
+        beside = width < self.screen.size.width and not self.errors.count
+        newest = self.rows(self._kept(height - 1) if beside else height - 1)
         if not newest:
             return [*rows, [(" no output was written" if self.over else " no output yet", "dim")]]
         for row in newest:
             rows.append([(" ", "text"), *row])
         return rows
+
+    def _kept(self, room: int) -> int:
+        """How many rows to show. Beside another column a terminal cannot move rows, and each new line would repaint all
+        of them: a third of them goes at once, so that most lines cost themselves."""
+        count, more = self.lines.count, room if room != self._room else max(1, room // 2)
+        if room != self._room or not 0 <= count - self._top <= room:
+            self._top, self._room = count - more, room
+        return max(1, min(room, count - self._top))
 
 
 class PlanBrief(ViewCells):

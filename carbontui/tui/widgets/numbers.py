@@ -133,15 +133,15 @@ class Numbers(ViewCells):
             total = f"{done} of {state_text.count(status.steps_total)}{state_text.mark(status, 'steps_total')}"
         rate = status.rate_steps_per_s
         speed = "–" if rate is None else f"{rate:.2f} /s" if rate < 100 else f"{rate:.0f} /s"
-        first = self._line("step", state_text.count(status.step), "", total, short=done if status.steps_total else "")
+        steps = "–" if status.step is None else state_text.count(status.step)
+        first = self._line("step", steps, "", total, short=done if status.steps_total else "")
         if status.guess is None and not status.steps_total:
             first = self._work(status) or first
         rows = [first]
         eta = "" if view_state.over else f"ends {situation.finish(status, view_state.now_s)}"
         rows.append(self._line("rate", speed, "", eta if status.finish_expected else ""))
         if status.last_loss is not None and not status.last_loss.finite:
-            since = f"since step {state_text.count(at)}" if (at := status.last_loss.not_finite_since_step) else ""
-            return [*rows, self._line("loss", situation.loss(status), "", since)]
+            return [*rows, self._line("loss", situation.loss(status), "", situation.since(status.last_loss))]
         losses, room = view_state.series.loss, width - _LABEL - _VALUE - 5
         spark = bars(losses, room) if len(losses) > 1 and room > 3 else ""
         rows.append([*self._line("loss", situation.loss(status) or "–")[:3], (f" {spark}", "capped")])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+
+from msgspec import Struct
 
 from carbontui import units
 from carbontui.tui.model.view_state import ViewState
@@ -17,8 +18,7 @@ GUTTER = 6
 _LABEL_EVERY_S = (60, 300, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
 
 
-@dataclass(frozen=True, slots=True)
-class TimeScale:
+class TimeScale(Struct, frozen=True):
     """Columns of equal time: column c covers [start_s + c*span_s, +span_s). It stays fixed; now moves through it."""
 
     start_s: float

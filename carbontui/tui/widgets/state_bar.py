@@ -116,7 +116,8 @@ class StateBar(Cells):
 
     def why(self) -> str:
         assert self.view_state is not None
-        return self.error or situation.why(self.view_state.status, self.view_state.plan, self.view_state.now_s)
+        gone = self.connection.text if self.connection.kind == "refused" else ""  # where it is now, or why not seen
+        return gone or self.error or situation.why(self.view_state.status, self.view_state.plan, self.view_state.now_s)
 
     def _verdict(self, width: int) -> tuple[CellRow, str]:
         """The row; and when the next change comes, where that did not fit."""

@@ -111,7 +111,7 @@ def outputs(snap: protocol.Snap, width: int) -> dict[str, str]:
     row = lists.ListedJob(Target("t", "t", None), status)
     with figures.zone_named():
         listed, report = verbs.listed(status, AT_S), "\n".join(verbs.report(status))
-    before = replace(view_state, status=structs.replace(status, state="starting"))
+    before = structs.replace(view_state, status=structs.replace(status, state="starting"))
     answer = protocol.Result(1, True, "x", said=statement("paused", step=7, until_s=NOW_S + 3000.0, silent=()))
     return {
         "ls": listed,
