@@ -95,12 +95,7 @@ def whoami() -> str:
 
 def _hello() -> protocol.Hello:
     return protocol.Hello(
-        v=protocol.VERSION,
-        version=__version__,
-        role="viewer",
-        pid=os.getpid(),
-        host=socket.gethostname(),
-        by=whoami(),
+        v=protocol.VERSION, version=__version__, role="viewer", pid=os.getpid(), host=socket.gethostname(), by=whoami()
     )
 
 

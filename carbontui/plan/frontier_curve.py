@@ -44,11 +44,7 @@ def frontier(problem: Problem, fixed: Fixed = None) -> PlanFrontier:
     simple = _simple(graph) if fixed is None else np.empty((0, slots), dtype=np.int64)
     prices = search_price(graph, np.inf, 0.0, rounds=2)
     tables = fill(
-        graph,
-        float(prices.lams[prices.best]),
-        quantum(graph, _fineness(graph)),
-        everything(graph),
-        certify=False,
+        graph, float(prices.lams[prices.best]), quantum(graph, _fineness(graph)), everything(graph), certify=False
     )
     found = finishes(tables)
     order = np.lexsort((found.objective, found.slot))

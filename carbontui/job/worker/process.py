@@ -82,10 +82,7 @@ def by_weight(problem: Problem, fixed: Mapping[int, int], currency: str) -> tupl
 
 
 def _chosen(
-    whole: Problem,
-    ask: PreviewAsk,
-    fixed: Mapping[int, int],
-    kept: Sequence[int | None] | None = None,
+    whole: Problem, ask: PreviewAsk, fixed: Mapping[int, int], kept: Sequence[int | None] | None = None
 ) -> tuple[Problem, Schedule, bool]:
     """The problem that was solved, its plan, and whether that differs from the `kept` one."""
     if ask.soonest is None:
@@ -258,10 +255,16 @@ def answer(line: bytes) -> Answer:
         return Answer(id=number, ok=False, error=f"{type(error).__name__}: {error}")
 
 
-def _work(ask: Ask) -> PlanAnswer | ForecastAnswer:
+def _work(ask: Ask) -> object:
     if isinstance(ask, PlanAsk):
         return solve_plan(ask)
-    return preview_plan(ask) if isinstance(ask, PreviewAsk) else forecast(ask)
+    if isinstance(ask, PreviewAsk):
+        return preview_plan(ask)
+    if isinstance(ask, ForecastAsk):
+        return forecast(ask)
+    from carbontui.job.worker import reading
+
+    return reading.read(ask.place)
 
 
 def serve(connection: socket.socket) -> None:

@@ -75,9 +75,7 @@ def families(status: protocol.Status, joules: Mapping[str, float], totals: Monot
             status.gco2_g,
         ),
         of_job(
-            "avoided_grams",
-            "CO2 avoided so far against the same work at full speed from the start.",
-            status.avoided_g,
+            "avoided_grams", "CO2 avoided so far against the same work at full speed from the start.", status.avoided_g
         ),
         Family("carbontui_job_steps", "counter", "Optimizer steps done.", ((job, float(status.step)),)),
         Family(
