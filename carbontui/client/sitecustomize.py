@@ -68,6 +68,8 @@ class _Watch:
         "fastai.learner": "frameworks.rounds.on_fastai",
         "spacy.language": "frameworks.rounds.on_spacy",
         "spacy.training.loop": "frameworks.rounds.on_spacy_loop",
+        "ultralytics.engine.trainer": "frameworks.rounds.on_ultralytics",
+        "stable_baselines3.common.base_class": "frameworks.rounds.on_sb3",
         "optuna.study.study": "frameworks.sweeps.on_optuna",
         "hydra.core.utils": "frameworks.sweeps.on_hydra",
         "torch.utils.data.dataloader": "detection.made.on_loaders",

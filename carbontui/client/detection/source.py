@@ -18,6 +18,7 @@ SIZE_MAX = 300_000
 LIBRARIES = (
     *("torch", "accelerate", "transformers", "lightning", "pytorch_lightning", "keras", "xgboost", "lightgbm"),
     *("catboost", "hydra", "optuna", "omegaconf", "click", "typer"),
+    *("ultralytics", "stable_baselines3"),
 )
 """No loop of a training is in these."""
 STARTED = time.time()

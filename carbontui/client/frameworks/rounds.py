@@ -1,8 +1,9 @@
-"""fastai, CatBoost, spaCy: where a step of their loops ends, and the total. They are paused, not unloaded."""
+"""fastai, CatBoost, spaCy, Ultralytics, Stable-Baselines3: where a step of their loops ends, and the total.
+They are paused, not unloaded."""
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import Any, Iterator, List
 
 from carbontui.client.api import gate
 from carbontui.client.detection.places import chain
@@ -89,3 +90,62 @@ def on_spacy_loop(module: Any) -> None:
                 yield one
         finally:
             loop.end()
+
+
+def on_ultralytics(module: Any) -> None:
+    """ultralytics.engine.trainer has been imported: a batch is a step."""
+
+    @replaces(module.BaseTrainer, "run_callbacks")
+    def run_callbacks(inner: Any, self: Any, event: str) -> Any:
+        def begin() -> None:
+            early = self.stopper.patience < self.epochs - self.start_epoch
+            self.carbontui_loop = Loop("time" if self.args.time else "EarlyStopping" if early else "", chain())
+            batches = len(self.train_loader)  # torch's, or of Ultralytics, which has just asked it, too
+            self.carbontui_loop.begin(self.start_epoch * batches, self.epochs * batches)
+
+        result = inner(self, event)
+        loop = vars(self).get("carbontui_loop")
+        if event == "on_train_start":
+            quietly(begin)
+        elif loop is not None and event == "on_train_batch_end":
+            loop.ended()
+        elif loop is not None and event in ("on_train_end", "teardown"):
+            loop.end()
+        return result
+
+
+def on_sb3(module: Any) -> None:
+    """stable_baselines3.common.base_class has been imported: a step is one of the environments, a timestep."""
+    learning: List[Any] = []  # the Loop of the learn() under way, and its callback
+
+    @replaces(module.BaseAlgorithm, "_setup_learn")
+    def setup(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = total, callback = inner(self, *args, **kwargs)
+
+        def begin() -> None:
+            for one in learning[:1]:
+                one.end(failed=True)
+            given = args[1] if len(args) > 1 else kwargs.get("callback")
+            learning[:] = [Loop("a callback" if given else "", chain()), callback]
+            done, often = self.num_timesteps, getattr(self, "train_freq", None)
+            many = self.n_envs * (often.frequency if often else self.n_steps)  # these are made before it looks again
+            whole = not often or often.unit.value == "step"
+            learning[0].begin(done, done - (done - total) // many * many if whole else None)
+
+        quietly(begin)
+        return result
+
+    @replaces(module.BaseAlgorithm, "_update_info_buffer")
+    def stepped(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = inner(self, *args, **kwargs)
+        for loop in learning[:1]:
+            loop.ended(self.n_envs)
+        return result
+
+    @replaces(module.BaseCallback, "on_training_end")
+    def over(inner: Any, self: Any) -> Any:
+        result = inner(self)
+        if self in learning[1:]:
+            learning.pop(0).end()
+            learning.clear()
+        return result

@@ -163,13 +163,7 @@ class Job:
             return {"reason": _reason(protocol.Why("unseen", said))}
         if known == "dead":
             reason = _reason(children.lost(saved.state, self.restart_command))
-            return {
-                "state": "lost",
-                "reason": reason,
-                "situation": Situation.over(None),
-                "next": None,
-                "exit": None,
-            }
+            return {"state": "lost", "reason": reason, "situation": Situation.over(None), "next": None, "exit": None}
         if host := places.read(self.dir).moved_to:
             reason = _reason(protocol.Why("moved", protocol.statement("moved_to", host=host)))
             there = {"moved_to": protocol.MovedTo(host), "situation": Situation.over(None)}
