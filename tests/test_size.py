@@ -11,16 +11,16 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_180
+WHOLE = 51_175
 FILES = 440
 ROOMS = {
-    "": 1_899,
+    "": 1_884,
     "account": 958,
     "assumed": 218,
-    "client": 1_484,
-    "client/detection": 1_791,
-    "client/frameworks": 976,
-    "client/pausing": 1_550,
+    "client": 1_411,
+    "client/detection": 1_825,
+    "client/frameworks": 1_047,
+    "client/pausing": 1_548,
     "commands": 2_408,
     "commands/support": 789,
     "extensions": 417,
@@ -29,14 +29,14 @@ ROOMS = {
     "extensions/llm": 143,
     "extensions/moves": 1_233,
     "extensions/site": 914,
-    "grid": 2_698,
+    "grid": 2_692,
     "grid/providers": 1_326,
     "job": 7,
-    "job/files": 973,
+    "job/files": 967,
     "job/keeper": 1_505,
     "job/life": 909,
     "job/supervisor": 302,
-    "job/supervisor/core": 4_819,
+    "job/supervisor/core": 4_811,
     "job/supervisor/record": 1_447,
     "job/supervisor/shell": 2_017,
     "job/terms": 472,

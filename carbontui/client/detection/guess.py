@@ -20,7 +20,7 @@ from carbontui.client.detection.made import displays, schedules
 from carbontui.client.detection.places import Chain, Stream, key_of, watch
 from carbontui.client.detection.source import Scope, dotted, last, own
 from carbontui.client.detection.values import Reader
-from carbontui.client.detection.work import NEAR, SLACK, FoldedWork, TotalClaim, about
+from carbontui.client.detection.work import NEAR, SLACK, FoldedWork, Stage, TotalClaim, about
 from carbontui.client.readonly import attributes, is_number
 
 FROM_STEPS = 3
@@ -83,6 +83,16 @@ class Detector:
         self._nests: Dict[Any, Tuple[Around, int]] = {}
         """By place, and after how many steps that was found."""
 
+    def whole(self, steps: int, *, framework: bool = False) -> Optional[FoldedWork]:
+        """As `total`, with the trials of a sweep that are to come; they are taken to be as long as others were."""
+        trial = watch.trials[-1] if watch.trials else None
+        if trial is None or trial.ended not in (None, steps):
+            return self.total(steps, framework=framework)
+        if trial.expected is None and (found := self.total(steps, framework=framework)) is not None:
+            trial = trial._replace(expected=found.likely - trial.began)
+        claim = self._fits(steps, [*watch.trials[:-1], trial])
+        return None if claim is None else work.fold(steps, [claim])
+
     def total(self, steps: int, *, framework: bool = False) -> Optional[FoldedWork]:
         """The total steps as far as anything tells; None without a clue. `steps` are done so far, those at hand by a
         `framework`."""
@@ -111,9 +121,9 @@ class Detector:
         self._last, self._gone_at = (last, gone_at) if stands else (total, None)
         return self._last
 
-    def _fits(self, steps: int) -> Optional[TotalClaim]:
-        """From the stages that a framework has begun, and the code around the call of the last."""
-        every = list(watch.stages)
+    def _fits(self, steps: int, every: Sequence[Stage] = ()) -> Optional[TotalClaim]:
+        """From the stages that a framework has begun, or these, and the code around the call of the last."""
+        every = every or list(watch.stages)
         now = every[-1]
         nest, _, later = self._nest(now.chain, steps, fits=True)
         times = loops.reached(nest, len(nest.loops))
@@ -125,7 +135,9 @@ class Detector:
             return work.opened(claim, claim.low)
         if not loops.certain(nest):
             claim = claim._replace(low=min(claim.low, steps), at_most=True)
-        self.stated = (now.at, now.number) if now.number == times and not later[0] else None
+        self.stated = (
+            (now.at, now.number) if times and now.number == times * (now.times or 1) and not later[0] else None
+        )
         return work.followed(claim, *later)
 
     def _code(self, steps: int) -> Iterator[TotalClaim]:
@@ -135,7 +147,9 @@ class Detector:
         stream = watch.leading
         nest, self.clocked, later = self._nest(chain, steps)
         if nest.key != self.stage:
-            self.stage, self.stage_from, self.stages = nest.key, counted if self.stages else 0, self.stages + 1
+            before = max((one.ended or one.began for one in (*watch.stages, *watch.trials)), default=0)
+            begun = before if before > self.stage_from or not self.stages else counted
+            self.stage, self.stage_from, self.stages = nest.key, begun, self.stages + 1
         unsure, self.led = unsure and self.led == nest.key, self.led if unsure else nest.key
         known = values if [one.name for one in nest.counters] == [name for _, name in watch.globals] else ()
         watch.globals = tuple((one.space, one.name) for one in nest.counters)

@@ -97,16 +97,10 @@ def on_ultralytics(module: Any) -> None:
 
     @replaces(module.BaseTrainer, "run_callbacks")
     def run_callbacks(inner: Any, self: Any, event: str) -> Any:
-        def begin() -> None:
-            early = self.stopper.patience < self.epochs - self.start_epoch
-            self.carbontui_loop = Loop("time" if self.args.time else "EarlyStopping" if early else "", chain())
-            batches = len(self.train_loader)  # torch's, or of Ultralytics, which has just asked it, too
-            self.carbontui_loop.begin(self.start_epoch * batches, self.epochs * batches)
-
         result = inner(self, event)
         loop = vars(self).get("carbontui_loop")
         if event == "on_train_start":
-            quietly(begin)
+            quietly(lambda: _begin_epochs(self))
         elif loop is not None and event == "on_train_batch_end":
             loop.ended()
         elif loop is not None and event in ("on_train_end", "teardown"):
@@ -114,38 +108,37 @@ def on_ultralytics(module: Any) -> None:
         return result
 
 
+def _begin_epochs(trainer: Any) -> None:
+    early = "EarlyStopping" if trainer.stopper.patience < trainer.epochs - trainer.start_epoch else ""
+    trainer.carbontui_loop = Loop("time" if trainer.args.time else early, chain())
+    batches = len(trainer.train_loader)  # torch's, or of Ultralytics, which has just asked it, too
+    trainer.carbontui_loop.begin(trainer.start_epoch * batches, trainer.epochs * batches)
+
+
 def on_sb3(module: Any) -> None:
-    """stable_baselines3.common.base_class has been imported: a step is one of the environments, a timestep."""
-    learning: List[Any] = []  # the Loop of the learn() under way, and its callback
+    """A module of stable_baselines3 with an algorithm has been imported: a timestep of its environments is a step."""
+    kind = vars(module).get("OnPolicyAlgorithm") or module.OffPolicyAlgorithm
+    learning: List[Loop] = []
 
-    @replaces(module.BaseAlgorithm, "_setup_learn")
-    def setup(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = total, callback = inner(self, *args, **kwargs)
+    @replaces(kind, "learn")
+    def learn(inner: Any, self: Any, total_timesteps: int, callback: Any = None, *args: Any, **kwargs: Any) -> Any:
+        learning[:] = [Loop("a callback" if callback else "", chain())]
+        learning[0].begin(0, quietly(lambda: _timesteps(self, total_timesteps)))
+        try:
+            return inner(self, total_timesteps, callback, *args, **kwargs)
+        finally:
+            learning.pop().end()
 
-        def begin() -> None:
-            for one in learning[:1]:
-                one.end(failed=True)
-            given = args[1] if len(args) > 1 else kwargs.get("callback")
-            learning[:] = [Loop("a callback" if given else "", chain()), callback]
-            done, often = self.num_timesteps, getattr(self, "train_freq", None)
-            many = self.n_envs * (often.frequency if often else self.n_steps)  # these are made before it looks again
-            whole = not often or often.unit.value == "step"
-            learning[0].begin(done, done - (done - total) // many * many if whole else None)
-
-        quietly(begin)
-        return result
-
-    @replaces(module.BaseAlgorithm, "_update_info_buffer")
+    @replaces(kind, "_update_info_buffer")
     def stepped(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
         result = inner(self, *args, **kwargs)
-        for loop in learning[:1]:
+        for loop in learning:
             loop.ended(self.n_envs)
         return result
 
-    @replaces(module.BaseCallback, "on_training_end")
-    def over(inner: Any, self: Any) -> Any:
-        result = inner(self)
-        if self in learning[1:]:
-            learning.pop(0).end()
-            learning.clear()
-        return result
+
+def _timesteps(algorithm: Any, most: int) -> Any:
+    """It looks whether it is over after whole rollouts; those of whole episodes have no size."""
+    often = getattr(algorithm, "train_freq", None)
+    each = algorithm.n_envs * (often.frequency if often else algorithm.n_steps)
+    return -(-most // each) * each if not often or often.unit.value == "step" else None
