@@ -53,6 +53,31 @@ def test_an_upper_bound_has_the_present_step_as_its_lower_end():
 A, B = Stage((1,), 0, 100, ended=100), Stage((1,), 100, 100, number=2)
 
 
+TRIALS = [Stage((1,), 40 * n, 40, number=n + 1, ended=40 * (n + 1), times=4) for n in range(4)]
+SECOND, THIRD, FOURTH = (one._replace(ended=None) for one in TRIALS[1:])
+
+
+@pytest.mark.parametrize(
+    ("stages", "likely", "low", "high", "at_most"),
+    [
+        ([TRIALS[0], SECOND], 160, 50, None, False),
+        ([*TRIALS[:2], THIRD], 160, 158, 162, False),
+        ([*TRIALS[:3], FOURTH], 160, 158, 162, False),
+        ([*TRIALS], 160, 160, 160, False),
+        ([TRIALS[0]._replace(ended=30), TRIALS[1], THIRD], 157, 85, None, False),
+        ([*TRIALS[:2], THIRD._replace(times=None)], 120, 85, None, False),
+        ([TRIALS[0], TRIALS[1]._replace(ended=60), THIRD._replace(until="pruning")], 160, 85, 160, True),
+    ],
+    ids=["the second may be longer", "two alike", "the last", "all over", "unlike", "no number", "pruned"],
+)
+def test_a_sweep_is_known_once_two_trials_were_alike(stages, likely, low, high, at_most):
+    done = stages[-1].ended or {80: 85, 120: 130}.get(stages[-1].began, 50)
+    claim = staged(stages, done, 1, "")
+    assert round(claim.steps) == likely and claim.at_most is at_most
+    found = fold(done, [claim])
+    assert (found.low, found.high, found.sure) == (max(low, done), high, high is not None), found
+
+
 @pytest.mark.parametrize(
     ("stages", "times", "likely", "low", "high", "at_most", "known"),
     [

@@ -75,12 +75,22 @@ class Detector:
         """The framework's stage that was said to be the last."""
         self.surprised = False
         """Another one came after it."""
-        self._fit: Optional[work.FoldedWork] = None
+        self._staged_last: Dict[bool, Optional[work.FoldedWork]] = {}
+        """Of a sweep's trials, and of other stages."""
         self._last: Optional[work.FoldedWork] = None
         self._gone_at: Optional[int] = None
         """So many steps were done when what said the last total was gone."""
         self._places: Dict[Any, CodeAround] = {}
         self._number = 0
+
+    def whole(self, steps: int, *, framework: bool = False) -> Optional[work.FoldedWork]:
+        """As `total`, with the trials of a sweep that are to come; they are taken to be as long as others were."""
+        trial = watch.trials[-1] if watch.trials else None
+        if trial is None or trial.ended not in (None, steps):
+            return self.total(steps, framework=framework)
+        if trial.expected is None and (found := self.total(steps, framework=framework)) is not None:
+            trial = trial._replace(expected=found.likely - trial.began)
+        return self._staged(steps, [*watch.trials[:-1], trial])
 
     def total(self, steps: int, *, framework: bool = False) -> Optional[work.FoldedWork]:
         """The total steps as far as anything tells; None without a clue. `steps` are done so far, those at hand by a
@@ -88,12 +98,7 @@ class Detector:
         stage = watch.stages[-1] if watch.stages else None
         if stage is not None and (stage.ended is None or steps == stage.ended):
             self.passes = None
-            nest = self._nest(stage.chain, steps, fits=True)
-            if self._waits():
-                return _holding(self._fit, steps)
-            claim = self._fits(steps, nest or work.Nest(later=None))
-            self._fit = work.fold(steps, [] if claim is None else [claim])
-            return self._fit
+            return self._staged(steps, list(watch.stages))
         if framework or steps < FROM_STEPS or watch.observe is None:
             return None
         claims: List[work.TotalClaim] = []
@@ -117,9 +122,17 @@ class Detector:
         self._last, self._gone_at = (last, gone_at) if stands else (total, None)
         return self._last
 
-    def _fits(self, steps: int, nest: work.Nest) -> Optional[work.TotalClaim]:
-        """From the stages that a framework has begun, and the code around the call of the last."""
-        every = list(watch.stages)
+    def _staged(self, steps: int, stages: List[work.Stage]) -> Optional[work.FoldedWork]:
+        """By these stages, of a framework or a sweep; until the code around the last is read as before."""
+        nest, trial = self._nest(stages[-1].chain, steps, fits=True), stages[-1].times != 0
+        if self._waits():
+            return _holding(self._staged_last.get(trial), steps)
+        claim = self._fits(steps, nest or work.Nest(later=None), stages)
+        self._staged_last[trial] = work.fold(steps, [] if claim is None else [claim])
+        return self._staged_last[trial]
+
+    def _fits(self, steps: int, nest: work.Nest, every: List[work.Stage]) -> Optional[work.TotalClaim]:
+        """From the stages that were begun, and the code around the call of the last."""
         now = every[-1]
         times = work.reached(nest, len(nest.loops))
         claim = work.staged(every, steps, times, work.text_of(nest))
@@ -130,7 +143,8 @@ class Detector:
             return work.opened(claim, claim.low)
         if not work.certain(nest):
             claim = claim._replace(low=min(claim.low, steps), at_most=True)
-        self.stated = (now.at, now.number) if now.number == times and not nest.later[0] else None
+        last_one = times and now.number == times * (now.times or 1) and not nest.later[0]
+        self.stated = (now.at, now.number) if last_one else None
         return work.followed(claim, *nest.later)
 
     def _code(self, steps: int) -> Iterator[work.TotalClaim]:
@@ -143,7 +157,9 @@ class Detector:
             return
         self.clocked = nest.timed
         if nest.key != self.stage:
-            self.stage, self.stage_from, self.stages = nest.key, counted if self.stages else 0, self.stages + 1
+            before = max((one.ended or one.began for one in (*watch.stages, *watch.trials)), default=0)
+            begun = before if before > self.stage_from or not self.stages else counted
+            self.stage, self.stage_from, self.stages = nest.key, begun, self.stages + 1
         unsure, self.led = unsure and self.led == nest.key, self.led if unsure else nest.key
         known = values if [one.name for one in nest.counters] == [name for _, name in watch.globals] else ()
         spaces = {dict.get(place.space, "__name__"): place.space for place in chain}

@@ -135,6 +135,8 @@ class Watch:
         """The last loaders made, where, and their batches then."""
         self.stages: Deque[Stage] = deque(maxlen=MARKS_MAX)
         """The last trainings of frameworks; one without an end is under way."""
+        self.trials: List[Stage] = []
+        """Those of sweeps, in which other stages are."""
         self._numbers: Dict[Any, int] = {}
         """How many of them were begun at a place."""
         self.globals: Tuple[Tuple[Dict[str, Any], str], ...] = ()
@@ -193,6 +195,17 @@ class Watch:
             self._numbers[now.at] = now.number - 1
         else:
             self.stages.append(now._replace(ended=self.count()))
+
+    def trial_begins(self, times: Optional[int], until: str, at: Chain) -> None:
+        """In the training thread: a sweep begins a trial, as long as the longest so far; the one before it is over."""
+        self.trial_ends()
+        sizes = [one.ended - one.began for one in self.trials if one.at == key_of(at) and one.ended is not None]
+        self.stage_begins(max(sizes, default=None), until, at)
+        self.trials.append(self.stages.pop()._replace(times=times))
+
+    def trial_ends(self) -> None:
+        if self.trials and self.trials[-1].ended is None:
+            self.trials[-1] = self.trials[-1]._replace(ended=self.count())
 
     def loader_made(self, loader: Any) -> None:
         """In the training thread: a loader has been made."""

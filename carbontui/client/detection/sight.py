@@ -32,7 +32,7 @@ SIZE_MAX = 300_000
 """Longer files are not read: parsing takes a second per megabyte."""
 LIBRARIES = (
     *("torch", "accelerate", "transformers", "lightning", "pytorch_lightning", "keras", "xgboost", "lightgbm"),
-    *("catboost", "hydra", "optuna", "omegaconf", "click", "typer"),
+    *("catboost", "hydra", "optuna", "omegaconf", "click", "typer", "ultralytics", "stable_baselines3"),
 )
 """No loop of a training is in these."""
 STARTED = time.time()

@@ -50,6 +50,8 @@ class Stage(NamedTuple):
     """Steps done at its end; None while it is under way."""
     chain: Any = ()
     """The frames that call it."""
+    times: Optional[int] = 0
+    """Of a sweep's trial: how many its library makes in one call, None for no number; 0 for another stage."""
 
 
 class LoopAround(NamedTuple):
@@ -206,15 +208,23 @@ def staged(stages: Sequence[Stage], done: int, times: Optional[float], text: str
         return None
     end = now.began + now.expected if now.ended is None else now.ended
     until = now.until if now.ended is None else ""
-    source = " x ".join(one for one in (text, "a fit") if one) + (f" until {now.until}" if now.until else "")
-    low, left = float(done if until else end), -1 if times is None else times - now.number
+    each = f"{now.times} trials" if now.times else ""
+    source = " x ".join(one for one in (text, each, "a fit") if one) + (f" until {now.until}" if now.until else "")
+    low, left = float(done if until or (now.times != 0 and now.ended is None) else end), -1.0
+    if times is not None and now.times is not None:
+        left = times * (now.times or 1) - now.number
     if left < 0:
         return TotalClaim("framework", end, source, low, more=True)
     sizes = [one.ended - one.began for one in stages if one.at == now.at and one.ended is not None]
+    few, apart = len(sizes) < 2, not now.until and min(sizes, default=0) < (1 - NEAR) * max(sizes, default=0)
     sizes = [now.expected] if now.until else [*sizes, now.expected]
     total = end + left * sum(sizes) / len(sizes)
+    if now.times != 0 and (few or apart or done > about(end)[1]):
+        return TotalClaim("framework", total, source, float(done), more=True)
     if now.until and (left or until):
         return TotalClaim("framework", total, source, low, total, at_most=True, sure=True)
+    if now.times and now.ended is None:  # nobody has stated its length
+        end, left = now.began, left + 1
     if not left:
         return TotalClaim("framework", end, source, end, end, sure=True)
     low, high = end + left * min(sizes) * (1 - SLACK) - 1, end + left * max(sizes) * (1 + SLACK) + 1

@@ -295,16 +295,14 @@ class Link:
         """The total where the script states none: known, or a guess, absent once it no longer holds; the epoch too."""
         if self.gate.facts.get("total") is not None or self.hello.get("rank"):
             return {}
-        found, epoch = guess.detector.total(done, framework=bool(self.gate.framework)), guess.epoch()
+        found, epoch = guess.detector.whole(done, framework=bool(self.gate.framework)), guess.epoch()
         passes = {} if epoch is None or "epoch" in self.gate.facts else {"epoch": epoch}
         if found is None:
             return passes
         start = self.gate.step_total() - self.gate.counter.done()
-        sweep = "trial" in self.gate.facts  # others come
-        if found.known and not sweep:
+        if found.known:
             return {**passes, "total": start + found.likely}
-        high = None if found.high is None or sweep else start + found.high
-        told = [start + found.low, high, found.at_most and not sweep, found.sure and not sweep]
+        told = [start + found.low, None if found.high is None else start + found.high, found.at_most, found.sure]
         return {**passes, "guess": (start + found.likely, found.source[: guess.SOURCE_MAX]), "guess_range": told}
 
     def count(self, done: int) -> None:

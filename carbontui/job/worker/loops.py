@@ -66,6 +66,11 @@ def nest_of(stack: list[Scope], reader: Reader, fits: frozenset[str] = frozenset
     return Nest(tuple(loops), tuple(bounds), tuple(counters), more, str(key), share, sometimes, ahead)
 
 
+def _turns(test: ast.AST) -> bool:
+    """Whether this is `self.stop` or the like, which is no option: it is False until it ends something."""
+    return last(test).lstrip("_").startswith(("stop", "should_stop"))
+
+
 class _Ends:
     """What ends one loop."""
 
@@ -104,10 +109,11 @@ class _Ends:
         for test in conditions.stops(node):
             for part in conditions.parts_of(test, ast.Or):
                 every = conditions.parts_of(part, ast.And)
-                if any(not isinstance(one, ast.Compare) and self.reader.value(scope, one) is False for one in every):
+                off = [one for one in every if not isinstance(one, ast.Compare) and not _turns(one)]
+                if any(self.reader.value(scope, one) is False for one in off):
                     continue  # an option that is off
                 known = [self._compared(scope, one, stops=True) for one in every]
-                if not any(known) and self.reader.value(scope, part) is not False:
+                if not any(known) and (_turns(part) or self.reader.value(scope, part) is not False):
                     self.at_most = True
         heads = [getattr(node, "iter", None), *(one.iter for one in getattr(node, "generators", ()))]
         text = " x ".join(ast.unparse(one) for one in heads if one is not None)
