@@ -157,7 +157,8 @@ class Detector:
             return
         self.clocked = nest.timed
         if nest.key != self.stage:
-            before = max((one.ended or one.began for one in (*watch.stages, *watch.trials)), default=0)
+            ends = (one.ended or one.began for one in (*watch.stages, *watch.trials))
+            before = max((end for end in ends if end < counted), default=0)  # the last may have ended since
             begun = before if before > self.stage_from or not self.stages else counted
             self.stage, self.stage_from, self.stages = nest.key, begun, self.stages + 1
         unsure, self.led = unsure and self.led == nest.key, self.led if unsure else nest.key
