@@ -46,9 +46,7 @@ DAY = {
         "budget": "Change the budget of a running job.",
         "stop": "End the training: INT, TERM after 30 s, KILL after 30 s more.",
     },
-    "Afterwards": {
-        "report": "Report a run: energy, CO2, and what saved it.",
-    },
+    "Afterwards": {"report": "Report a run: energy, CO2, and what saved it."},
 }
 """The verbs of a day and what each does, under the headings of the help."""
 MORE = {
@@ -96,20 +94,7 @@ MEANT |= {"help": "--help", "version": "--version"}
 MEANT_OPTIONS = {"--deadline": '--budget "fri 09:00"', "--until": '--budget "fri 09:00"', "--gpus": "--boards"}
 """The same, of options."""
 DAILY = {verb for verbs in DAY.values() for verb in verbs}
-ZONELESS = {
-    "run",
-    "begin",
-    "estimate",
-    "demo",
-    "restart",
-    "serve",
-    "receive",
-    "capd",
-    "hook",
-    "learn",
-    "rm",
-    "submit",
-}
+ZONELESS = {"run", "begin", "estimate", "demo", "restart", "serve", "receive", "capd", "hook", "learn", "rm", "submit"}
 """Commands without --utc: they hand their environment on, or print no time."""
 
 

@@ -33,17 +33,7 @@ Whole = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 Mode = Literal["run", "pause", "unload"]
 Verb = Literal["pause", "boost", "cap", "resume", "budget", "stop", "calibrate", "guess", "forbid", "allow", "rehearse"]
 State = Literal[
-    "starting",
-    "waiting",
-    "running",
-    "throttled",
-    "pausing",
-    "paused",
-    "unloaded",
-    "done",
-    "failed",
-    "stopped",
-    "lost",
+    "starting", "waiting", "running", "throttled", "pausing", "paused", "unloaded", "done", "failed", "stopped", "lost"
 ]
 LIVE_STATES: frozenset[str] = frozenset(
     {"starting", "waiting", "running", "throttled", "pausing", "paused", "unloaded"}
@@ -919,6 +909,23 @@ class RankReport(Struct, tag_field="t", tag="obs", frozen=True):
     doing: Doing | None = None
 
 
+class Sighting(Struct, tag_field="t", tag="sighting", frozen=True):
+    """rank -> supervisor: where in the code the training is, for the worker, which reads it there
+    (`carbontui.job.worker.reading.Sighted`); answered by a CodeRead of the same number."""
+
+    id: Count
+    place: msgspec.Raw
+
+
+class CodeRead(Struct, tag_field="t", tag="reading", frozen=True, omit_defaults=True):
+    """supervisor -> rank: what the code says of a place, as the lists of `carbontui.client.detection.work.Nest`; null
+    of one that could not be read. `lacks`: files that the worker cannot read, whose text the next sighting has."""
+
+    id: Count = 0
+    nest: msgspec.Raw = msgspec.Raw(b"null")
+    lacks: tuple[str, ...] = ()
+
+
 class DesiredState(Struct, tag_field="t", tag="want", frozen=True):
     """supervisor -> rank: what is wanted until the lease expires. Without a lease, no pause and no duty cycle."""
 
@@ -1199,7 +1206,7 @@ class Refused(Struct, tag_field="t", tag="refused", frozen=True):
     id: int | None = None
 
 
-Request = Cmd | Preview | StatusAsk | LogRead | HistoryAsk | JobsAsk | EventsAsk | AbilitiesAsk | GridAsk
+Request = Cmd | Preview | StatusAsk | LogRead | HistoryAsk | JobsAsk | EventsAsk | AbilitiesAsk | GridAsk | Sighting
 Answer = (
     Result
     | Previewed
@@ -1210,6 +1217,7 @@ Answer = (
     | EventsAnswer
     | AbilitiesAnswer
     | GridAnswer
+    | CodeRead
 )
 FromPeer = Hello | RankReport | Ack | View | Request
 ToViewer = Welcome | Snap | Delta | Answer | Refused

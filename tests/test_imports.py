@@ -239,6 +239,10 @@ def test_no_import_circle_exists_in_the_package():
     assert circles(imports()) == []
 
 
+def test_a_script_is_read_in_the_worker_and_not_in_its_training():
+    assert [module for module, bound in names().items() if within(module, {CLIENT}) and "ast" in bound] == []
+
+
 def test_no_import_circle_exists_between_the_rooms():
     rooms = {room: set() for room in ROOMS}
     for module, others in imports().items():

@@ -258,7 +258,5 @@ gate.on_first = _first_step
 if hasattr(os, "register_at_fork"):
     # the lock is held across the fork, so that the child never finds it held by a thread that does not exist there
     os.register_at_fork(
-        before=lambda: gate.cond.acquire(),
-        after_in_parent=lambda: gate.cond.release(),
-        after_in_child=_forked,
+        before=lambda: gate.cond.acquire(), after_in_parent=lambda: gate.cond.release(), after_in_child=_forked
     )

@@ -10,8 +10,6 @@ from typing import Any, Optional
 BUILTIN = ("builtins", "collections", "numpy", "torch")
 """Modules whose types answer without code of a script's."""
 _REPORTED = "_carbontui_told"
-_PLAIN = (int, float, bool, str, bytes, range, type(None))
-ITEMS_MAX = 10_000
 
 
 def attributes(value: Any) -> Any:
@@ -22,24 +20,6 @@ def attributes(value: Any) -> Any:
 def is_number(value: Any) -> bool:
     """Whether arithmetic with a value runs no code of a script's; True and False are no numbers."""
     return type(value) in (int, float)
-
-
-def truth(value: Any) -> Optional[bool]:
-    """Whether a value counts as true; None where a method of a script's class, or a device, would have to say."""
-    kind = type(value)
-    if kind.__module__ in ("builtins", "numpy"):
-        return bool(value)
-    return None if hasattr(kind, "__bool__") or hasattr(kind, "__len__") else True
-
-
-def plain(*values: Any) -> bool:
-    """Whether comparing and converting these runs no code of a script's, and asks no device."""
-    return all(
-        type(one).__module__ == "numpy"
-        or type(one) in _PLAIN
-        or (type(one) in (list, tuple, dict, set) and len(one) <= ITEMS_MAX and plain(*one))
-        for one in values
-    )
 
 
 def length_of(value: Any, *, promised: bool = False) -> Optional[int]:

@@ -288,12 +288,13 @@ def start_and_follow(
 ) -> None:
     """Start the job, or continue what an earlier start of the scheduler's job left; then print its id, or attach the
     screen or stay in front, and exit: `left_code` where it goes on. Raises LaunchError."""
-    from carbontui.commands.support import trying
-
     says, directory = says or foreground.Narration(), Path(job.dir)
     on_screen = screen and has_a_screen()
     offer = hold is None and on_screen and not detach and not job.reads_once
-    tries = before is None and trying.try_wanted(try_first, job, offer=offer)
+    if tries := before is None and (try_first or (offer and launch.waits(job))):
+        from carbontui.commands.support import trying
+
+        tries = try_first or trying.try_wanted(job)
 
     def start() -> tuple[str, str]:
         answers, lost = True, ""

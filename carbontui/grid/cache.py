@@ -70,11 +70,7 @@ class Cache:
         self._kept: dict[str, Any] = {}
 
     async def ask(
-        self,
-        key: str,
-        window_s: float,
-        fetch: Callable[[Entry], Awaitable[Answer]],
-        turn: Turn | None = None,
+        self, key: str, window_s: float, fetch: Callable[[Entry], Awaitable[Answer]], turn: Turn | None = None
     ) -> Entry:
         """The entry of `key`, refreshed through `fetch` when its window is over and its data set allows a request.
 

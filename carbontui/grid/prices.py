@@ -45,12 +45,7 @@ def request(known: Series | None, until_s: float, key: str) -> ForecastRequest |
 
 
 def laid_out(
-    known: Series | None,
-    forecast: ForecastAnswer | None,
-    flat: float | None,
-    start_s: float,
-    step_s: float,
-    slots: int,
+    known: Series | None, forecast: ForecastAnswer | None, flat: float | None, start_s: float, step_s: float, slots: int
 ) -> PriceOutlook:
     """The prices of equal slots. `forecast`: the worker's answer to `request`."""
     if known is None:

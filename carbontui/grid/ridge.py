@@ -103,8 +103,7 @@ def _waves(hours: Array, period_h: int, orders: Iterable[int]) -> Array:
 
 _KEYS = len(KEY_LAGS) + 1
 SHRINKAGE = np.repeat(
-    [0.3, 1.0, 1.0, 1.0, 0.1, 10.0, 15.0, 30.0, 60.0, 1e-8],
-    [2, LAGS_H - 2, 8, 30, 1, 1, 8, 24, 8 * _KEYS, 1],
+    [0.3, 1.0, 1.0, 1.0, 0.1, 10.0, 15.0, 30.0, 60.0, 1e-8], [2, LAGS_H - 2, 8, 30, 1, 1, 8, 24, 8 * _KEYS, 1]
 )
 """Relative penalty per feature, in the order of `features`: low for lags and calendar, high for details."""
 

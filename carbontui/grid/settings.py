@@ -11,13 +11,7 @@ from types import MappingProxyType
 
 from carbontui import paths
 
-KEY_NAMES = (
-    "ELECTRICITYMAPS_TOKEN",
-    "WATTTIME_USERNAME",
-    "WATTTIME_PASSWORD",
-    "ENTSOE_TOKEN",
-    "EIA_API_KEY",
-)
+KEY_NAMES = ("ELECTRICITYMAPS_TOKEN", "WATTTIME_USERNAME", "WATTTIME_PASSWORD", "ENTSOE_TOKEN", "EIA_API_KEY")
 ALSO_CALLED = {"WATTTIME_USERNAME": "WATTTIME_USER"}
 """The name under which a provider's own client reads the same key."""
 _NONE: Mapping[str, str] = MappingProxyType({})

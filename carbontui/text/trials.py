@@ -35,7 +35,7 @@ def _unload_works(
     save = "" if save_s is None else f" (checkpoint {save_s:.0f} s{size}; restart {restart_s:.0f} s)"
     away_s = restart_s + (save_s or 0.0)
     data = {
-        "same": "weights and data order are an undisturbed run's",
+        "same": "weights and data order are an undisturbed run's (what is only logged, as tokens seen, may restart)",
         "other": "its steps are exact, the order of its data is not: plans pause it, or unload it where an epoch ends",
         None: "its data is the script's own matter",
     }[data_order]

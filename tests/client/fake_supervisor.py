@@ -11,7 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from carbontui import protocol as p
+from carbontui.job.worker import reading
 
 
 class Rank:
@@ -22,6 +25,7 @@ class Rank:
         self.hello: p.Hello | None = None
         self.obs: list[p.RankReport] = []
         self.acks: list[p.Ack] = []
+        self.sightings: list[p.Sighting] = []
         self.bad: list[str] = []
         self.open = True
 
@@ -164,6 +168,9 @@ class FakeSupervisor:
                 self._tell(rank)
             elif isinstance(message, p.RankReport):
                 rank.obs.append(message)
+            elif isinstance(message, p.Sighting):
+                rank.sightings.append(message)
+                rank.send(p.encode(msgspec.structs.replace(reading.read(message.place), id=message.id)))
             elif isinstance(message, p.Ack):
                 rank.acks.append(message)
             self.cond.notify_all()

@@ -265,6 +265,8 @@ def look():
 
         gate.counter.watch()
         guess.detector.total(gate.counter.done())
+        guess.detector.sighting()
+        guess.detector.unsent()
 
 
 def main():

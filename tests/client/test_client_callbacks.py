@@ -10,6 +10,7 @@ import types
 
 import pytest
 from later import needs
+from read_here import answered
 
 from carbontui.client import api
 from carbontui.client.detection import guess, places
@@ -56,7 +57,7 @@ def facts(monkeypatch):
 
 def work():
     """As the link says it: the total, its low and high, and whether it is known."""
-    found = guess.Detector().total(api.gate.counter.done(), framework=True)
+    found = answered(guess.Detector(), api.gate.counter.done(), framework=True)
     before = api.gate.step_total() - api.gate.counter.done()
     return found and (before + found.likely, before + found.low, found.high and before + found.high, found.known)
 

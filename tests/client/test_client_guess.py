@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -12,9 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 from later import IN_PROCESS, needs
+from read_here import answered, read
 
-from carbontui.client.detection import guess, loops, places, settings, source, values
-from carbontui.client.detection.work import Stage, TotalClaim, fold, staged
+from carbontui.client.detection import guess, places, settings, sight
+from carbontui.client.detection.work import Stage, TotalClaim, fold, reached, staged
+from carbontui.job.worker import reading, source, values
 
 pytestmark = [IN_PROCESS]
 
@@ -50,6 +53,31 @@ def test_an_upper_bound_has_the_present_step_as_its_lower_end():
 A, B = Stage((1,), 0, 100, ended=100), Stage((1,), 100, 100, number=2)
 
 
+TRIALS = [Stage((1,), 40 * n, 40, number=n + 1, ended=40 * (n + 1), times=4) for n in range(4)]
+SECOND, THIRD, FOURTH = (one._replace(ended=None) for one in TRIALS[1:])
+
+
+@pytest.mark.parametrize(
+    ("stages", "likely", "low", "high", "at_most"),
+    [
+        ([TRIALS[0], SECOND], 160, 50, None, False),
+        ([*TRIALS[:2], THIRD], 160, 158, 162, False),
+        ([*TRIALS[:3], FOURTH], 160, 158, 162, False),
+        ([*TRIALS], 160, 160, 160, False),
+        ([TRIALS[0]._replace(ended=30), TRIALS[1], THIRD], 157, 85, None, False),
+        ([*TRIALS[:2], THIRD._replace(times=None)], 120, 85, None, False),
+        ([TRIALS[0], TRIALS[1]._replace(ended=60), THIRD._replace(until="pruning")], 160, 85, 160, True),
+    ],
+    ids=["the second may be longer", "two alike", "the last", "all over", "unlike", "no number", "pruned"],
+)
+def test_a_sweep_is_known_once_two_trials_were_alike(stages, likely, low, high, at_most):
+    done = stages[-1].ended or {80: 85, 120: 130}.get(stages[-1].began, 50)
+    claim = staged(stages, done, 1, "")
+    assert round(claim.steps) == likely and claim.at_most is at_most
+    found = fold(done, [claim])
+    assert (found.low, found.high, found.sure) == (max(low, done), high, high is not None), found
+
+
 @pytest.mark.parametrize(
     ("stages", "times", "likely", "low", "high", "at_most", "known"),
     [
@@ -80,7 +108,8 @@ def chains_of(script, tmp_path, monkeypatch):
     """Where each call of step() in this script was made."""
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(script))
-    monkeypatch.setattr(source, "STARTED", 1e12)
+    monkeypatch.setattr(sight, "STARTED", 1e12)
+    monkeypatch.setattr(sight, "known_files", {})
     monkeypatch.setattr(places, "OURS", "/nowhere")
     seen = []
     space = {"__name__": "__main__", "step": lambda: seen.append(places.chain()[1:])}
@@ -90,7 +119,21 @@ def chains_of(script, tmp_path, monkeypatch):
 
 def nest_of(script, tmp_path, monkeypatch):
     """The loops around the first call of step() in this script."""
-    return loops.nest(chains_of(script, tmp_path, monkeypatch)[0], values.Reader())
+    return read(chains_of(script, tmp_path, monkeypatch)[0])
+
+
+def behind(chain, **kinds):
+    """How many statements train behind the loops around a place."""
+    found = []
+
+    def steps_of(ahead, reader):
+        found.extend(ahead)
+        return
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "steps_of", steps_of)
+        read(chain, **kinds)
+    return len(found)
 
 
 FOLDS = """class KFold:
@@ -101,7 +144,7 @@ FOLDS = """class KFold:
 
 def whole(script, tmp_path, monkeypatch):
     found = nest_of(script, tmp_path, monkeypatch)
-    return loops.reached(found, len(found.loops))
+    return reached(found, len(found.loops))
 
 
 @pytest.mark.parametrize(
@@ -198,14 +241,14 @@ def test_epochs_without_progress_are_not_taken_for_a_limit(tmp_path, monkeypatch
         main()
     """
     found = nest_of(script, tmp_path, monkeypatch)
-    assert loops.reached(found, 1) == 20 and found.loops[0].at_most
+    assert reached(found, 1) == 20 and found.loops[0].at_most
 
 
 def test_a_step_on_a_condition_makes_the_loop_an_upper_bound(tmp_path, monkeypatch):
     script = "for i in range(100):\n    if len(str(i)) > 1 and (lambda: i % 4)() == 0:\n        step()"
     assert nest_of(script, tmp_path, monkeypatch).sometimes
     every = nest_of("for i in range(100):\n    if i > 19 and i % 4 == 0:\n        step()", tmp_path / "..", monkeypatch)
-    assert (every.sometimes, loops.reached(every, 1)) == (False, 20)
+    assert (every.sometimes, reached(every, 1)) == (False, 20)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +261,7 @@ def test_a_step_on_a_condition_makes_the_loop_an_upper_bound(tmp_path, monkeypat
 )
 def test_folds_that_are_chosen_from_a_list_are_counted(loop, tmp_path, monkeypatch):
     found = nest_of("KEEP = [0, 2, 3]\n" + loop, tmp_path, monkeypatch)
-    assert (loops.reached(found, 1), found.sometimes, found.loops[0].at_most) == (3, False, False)
+    assert (reached(found, 1), found.sometimes, found.loops[0].at_most) == (3, False, False)
 
 
 def test_steps_of_an_optimizer_that_may_take_turns_promise_no_limit(tmp_path, monkeypatch):
@@ -227,10 +270,10 @@ def test_steps_of_an_optimizer_that_may_take_turns_promise_no_limit(tmp_path, mo
     monkeypatch.setattr(guess, "watch", watch := places.Watch())
     detector = guess.Detector()
     watch.observe = 3, chains[2], (), False
-    assert detector.total(3).high is not None
+    assert answered(detector, 3).high is not None
     watch.observe = 12, chains[9], (), True  # the last look, until the first optimizer's steps count again
     for steps in (9, 12):
-        found = detector.total(steps)
+        found = answered(detector, steps)
         assert (found.high, found.sure) == (None, False)
 
 
@@ -266,7 +309,8 @@ def test_a_loop_until_a_counter_is_full_has_just_that_many_steps(body, last, tmp
 )
 def test_training_that_follows_is_noticed(last, following, tmp_path, monkeypatch):
     script = "import os\ndef train(n):\n    for _ in range(n):\n        step()\n        x = 0 and x.backward()\n"
-    assert len(nest_of(script + last, tmp_path, monkeypatch).ahead) == following
+    chain = chains_of(script + last, tmp_path, monkeypatch)[0]
+    assert behind(chain) == following
 
 
 @pytest.mark.parametrize(("last", "following"), [("", 0), ("model.fit(2)", 1), ("x = step", 0), ("more()", 1)])
@@ -275,8 +319,7 @@ def test_a_frameworks_training_that_follows_is_noticed(last, following, tmp_path
         f"fit = step\ndef more(): model.fit(3)\nif True:\n    fit()\n    x = 1\nif fit is None:\n    {last or 'pass'}"
     )
     (chain,) = chains_of(script, tmp_path, monkeypatch)
-    assert len(loops.nest(chain, values.Reader(), fits=True).ahead) == following
-    assert not loops.nest(chain, values.Reader()).ahead
+    assert (behind(chain, fits=True), behind(chain)) == (following, 0)
 
 
 def test_a_place_has_one_key_however_often_it_is_run(tmp_path, monkeypatch):
@@ -288,14 +331,13 @@ def test_a_place_has_one_key_however_often_it_is_run(tmp_path, monkeypatch):
 
 def test_a_shared_line_says_nothing_where_columns_are_not_known(tmp_path, monkeypatch):
     (chain,) = chains_of("x = 1; step()", tmp_path, monkeypatch)
-    assert len(source.scopes(chain)) == 1
-    monkeypatch.setattr(source, "column_of", lambda code, instruction: None)
-    assert source.scopes(chain) == []
+    assert read(chain).key != "[]"
+    monkeypatch.setattr(sight, "column_of", lambda code, instruction: None)
+    assert read(chain).key == "[]"
 
 
 def test_settings_are_remembered_without_keeping_them_alive(monkeypatch):
     monkeypatch.setattr(settings, "kept", [])
-    monkeypatch.setattr(settings, "FRESH_S", -1)
 
     class Args:
         pass
@@ -305,10 +347,11 @@ def test_settings_are_remembered_without_keeping_them_alive(monkeypatch):
     one.lr = 0.1
     settings.keep(one)
     settings.keep({"epochs": 9, "name": "x"})
-    assert settings.find(("trainer", "max_epochs")) == settings.find(("max_epochs",)) == 7
-    assert settings.find(("epochs",)) == 9 and settings.find(("name",)) is None
+    saw = values.Sighted(settings=tuple(settings.leaves()))
+    assert saw.setting(("trainer", "max_epochs")) == saw.setting(("max_epochs",)) == 7
+    assert saw.setting(("epochs",)) == 9 and saw.setting(("name",)) is values.UNKNOWN
     del one
-    assert settings.find(("max_epochs",)) is None
+    assert values.Sighted(settings=tuple(settings.leaves())).setting(("max_epochs",)) is values.UNKNOWN
 
 
 @needs("omegaconf")
@@ -330,7 +373,7 @@ def test_a_bar_that_is_over_stands_until_a_step_is_made_without_it(monkeypatch):
     monkeypatch.setattr(guess, "watch", watch := places.Watch())
     watch.observe = 50, (), (), False
     detector = guess.Detector()
-    assert detector.total(50).likely == 200
+    assert answered(detector, 50).likely == 200
     display.tasks = []  # an evaluation, or the end
     assert [detector.total(60).likely for _ in range(3)] == [200, 200, 200]
     assert detector.total(61) is None
@@ -461,7 +504,9 @@ class Watched:
 def test_no_method_of_a_scripts_own_class_is_called(expression, made):
     asked.clear()
     (statement,) = (tree := ast.parse(expression)).body
-    values.Reader().value(source.Scope(source.File(tree), None, {"it": made()}), statement.value)
+    told = json.dumps(sight.values({"m": {"it": made()}}, frozenset(("it", "a", "get")), 99))
+    space = values.Described({path[1]: values.value_of(one) for path, one in json.loads(told) if len(path) == 2})
+    values.Reader(values.Sighted()).value(source.Scope(source.File(tree), None, space), statement.value)
     assert asked == []
 
 
@@ -521,3 +566,12 @@ def test_a_command_given_as_text_has_its_total(launch, finish, supervisor):
     code = "import time, carbontui\nfor epoch in range(4):\n    for i in range(10): carbontui.step(); time.sleep(0.1)"
     finish(launch([sys.executable, "-uc", code, "an argument"]))
     assert supervisor.last().guess[0] == 40
+
+
+def test_a_sighting_is_no_longer_than_a_line_may_be(tmp_path, monkeypatch):
+    noise = "".join(f"# {os.urandom(60).hex()}\n" for _ in range(2000))
+    script = "large = [{'a': i, 'b': [str(i)] * 20} for i in range(900)]\nfor i in range(8):\n    step()\n" + noise
+    chain = chains_of(script, tmp_path, monkeypatch)[0]
+    for lacks in ((), (str(tmp_path / "script.py"),)):
+        assert len(json.dumps(sight.sighting(chain, False, lacks))) < 64_000
+    assert [one.times for one in read(chain).loops] == [8]

@@ -1,4 +1,4 @@
-"""fastai, CatBoost, spaCy: every step is counted, the total is known, and the result is the plain run's."""
+"""fastai, CatBoost, spaCy, Stable-Baselines3: every step is counted, the total known, the result the plain run's."""
 
 from __future__ import annotations
 
@@ -38,6 +38,18 @@ SCRIPTS = {
         """,
         24,
         24,
+    ),
+    "stable_baselines3": (
+        """
+        import gymnasium, torch
+        from stable_baselines3 import PPO
+        torch.set_num_threads(1)
+        model = PPO("MlpPolicy", gymnasium.make("CartPole-v1"), n_steps=32, batch_size=16, seed=1)
+        model.learn(100)
+        result = b"".join(one.detach().numpy().tobytes() for one in model.policy.parameters())
+        """,
+        128,
+        128,
     ),
     "spacy": (
         """

@@ -8,7 +8,7 @@ import pytest
 from harness import Training
 
 TRAIN = """
-import torch
+import time, torch
 
 def train(rate, steps=20):
     layer = torch.nn.Linear(2, 2)
@@ -16,12 +16,13 @@ def train(rate, steps=20):
     for _ in range(steps):
         layer(torch.ones(1, 2)).sum().backward()
         optimizer.step()
+        time.sleep(0.05)
     return float(layer(torch.ones(1, 2)).sum().detach())
 """
 OPTUNA = """
 import optuna
 made = optuna.create_study(study_name="rates")
-made.optimize(lambda trial: train(trial.suggest_float("rate", 1e-3, 1e-1)), n_trials=3)
+made.optimize(lambda trial: train(trial.suggest_float("rate", 1e-3, 1e-1)), n_trials=4)
 """
 HYDRA = """
 import hydra
@@ -33,8 +34,8 @@ def main(config):
 main()
 """
 SWEEPS = {
-    "optuna": (OPTUNA, (), [f"trial {n} of rates" for n in range(3)], 60),
-    "hydra": (HYDRA, ("--multirun", "+rate=0.1,0.2"), ["job 0: +rate=0.1", "job 1: +rate=0.2"], 40),
+    "optuna": (OPTUNA, (), [f"trial {n} of rates" for n in range(4)], 80),
+    "hydra": (HYDRA, ("--multirun", "+rate=0.1,0.2,0.3"), [f"job {n}: +rate=0.{n + 1}" for n in range(3)], 60),
 }
 
 
@@ -50,5 +51,10 @@ def test_the_trials_of_a_sweep_add_up_and_are_named(package, tmp_path, hook, sup
     done = sweep.finish(sweep.start())
     assert done.code == 0, done.out
     assert supervisor.last().step == steps
+    guessed = [obs for rank in supervisor.ranks for obs in rank.obs if obs.guess]
+    assert {obs.guess[0] for obs in guessed} == {steps}
+    assert {obs.guess_range[1] is None for obs in guessed if obs.step < 40} == {True}, "the next may be longer"
+    low, high, at_most, sure = next(obs.guess_range for obs in guessed if obs.step > 45)
+    assert low <= steps <= high and sure and not at_most
     said = list(dict.fromkeys(obs.trial for rank in supervisor.ranks for obs in rank.obs))
     assert said[-1] == names[-1] and set(said) <= {*names, None}

@@ -1,7 +1,10 @@
 """What the worker offers beside a plan: other budgets that can be carried out, around what a person has said."""
 
+import base64
+import hashlib
 import json
 import socket
+import zlib
 
 import msgspec
 import pytest
@@ -130,3 +133,22 @@ def test_a_supervisor_that_was_killed_leaves_no_traceback_of_its_worker():
     ours.sendall(msgspec.json.encode(PreviewAsk(problem=problem())) + b"\n")
     ours.close()
     worker.serve(theirs)  # its answer finds nobody
+
+
+def test_a_script_is_read_by_its_path_or_from_its_text_and_damage_is_refused(tmp_path):
+    text = "for i in range(7):\n    step()\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    packed = base64.b64encode(zlib.compress(text.encode())).decode()
+
+    def read(path, **more):
+        place = {"chain": [[str(path), "<module>", 1, 2, 4, "__main__"]], "files": {str(path): digest}, **more}
+        line = json.dumps({"id": 4, "kind": "read", "place": place}).encode()
+        return msgspec.json.decode(worker.answer(line).answer)
+
+    (tmp_path / "other.py").write_text("another text")
+    for path in ("<string>", tmp_path / "elsewhere.py", tmp_path / "other.py"):
+        assert read(path)["lacks"] == [str(path)], "not there, or not what the training runs"
+    assert read("<string>", texts={"<string>": packed})["nest"][0] == [[1, 7, False, "range(7)"]]
+    (tmp_path / "train.py").write_text(text)
+    assert "lacks" not in read(tmp_path / "train.py")
+    assert not worker.answer(b'{"id": 5, "kind": "read", "place": {"chain": 3}}').ok

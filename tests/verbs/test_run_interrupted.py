@@ -52,5 +52,5 @@ def test_who_leaves_at_the_question_before_the_start_leaves_no_job_behind(
     before = signal.getsignal(signal.SIGHUP)
     job: Any = SimpleNamespace(dir=str(folder))
     with pytest.raises(KeyboardInterrupt):
-        trying.try_wanted(False, job, offer=True)
+        trying.try_wanted(job)
     assert not folder.exists() and signal.getsignal(signal.SIGHUP) is before

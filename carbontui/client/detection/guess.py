@@ -7,20 +7,15 @@ alive.
 
 from __future__ import annotations
 
-import ast
 import functools
 import itertools
 import math
 import sys
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+import time
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from carbontui.client.detection import ahead, loops, work
-from carbontui.client.detection.conditions import ENDLESS
-from carbontui.client.detection.made import displays, schedules
-from carbontui.client.detection.places import Chain, Stream, key_of, watch
-from carbontui.client.detection.source import Scope, dotted, last, own
-from carbontui.client.detection.values import Reader
-from carbontui.client.detection.work import NEAR, SLACK, FoldedWork, TotalClaim, about
+from carbontui.client.detection import sight, work
+from carbontui.client.detection.places import Chain, Stream, displays, key_of, schedules, watch
 from carbontui.client.readonly import attributes, is_number
 
 FROM_STEPS = 3
@@ -28,6 +23,8 @@ FROM_STEPS = 3
 SURE_SHARE = 0.1
 """A loop without a loader has shown that it goes on as its code says, after this share of it."""
 SOURCE_MAX = 120
+ANSWER_S = 10.0
+"""A place that nobody has read by then may be known to other sources."""
 NESTS_MAX = 100
 DEPTH_MAX = 4
 
@@ -51,22 +48,23 @@ class Passes(NamedTuple):
     """The loader is replaced on some condition."""
 
 
-class Around(NamedTuple):
-    """What is around a place of the code."""
+class CodeAround:
+    """What the source says of a place, as soon as that has been read."""
 
-    nest: loops.Nest
-    timed: bool
-    """A clock ends one of the loops."""
-    later: Optional[Tuple[float, str]]
-    """Steps of the stages behind, and what says so; None where the code does not tell."""
+    def __init__(self, chain: Chain, fits: bool, steps: int) -> None:
+        self.chain, self.fits, self.steps, self.since = chain, fits, steps, time.monotonic()
+        self.nest: Optional[work.Nest] = None
+        self.number: Optional[int] = 0
+        """Of its sighting; 0 of one that is to be sent, None once it is answered."""
+        self.lacks: Tuple[str, ...] = ()
 
 
 class Detector:
     """Remembers between looks what is costly to find."""
 
     def __init__(self) -> None:
-        self.stage: Tuple[Any, ...] = ()
-        self.led: Tuple[Any, ...] = ()
+        self.stage = ""
+        self.led = ""
         """The stage of the last step that was one for sure."""
         self.stage_from = 0
         self.stages = 0
@@ -77,22 +75,33 @@ class Detector:
         """The framework's stage that was said to be the last."""
         self.surprised = False
         """Another one came after it."""
-        self._last: Optional[FoldedWork] = None
+        self._staged_last: Dict[bool, Optional[work.FoldedWork]] = {}
+        """Of a sweep's trials, and of other stages."""
+        self._last: Optional[work.FoldedWork] = None
         self._gone_at: Optional[int] = None
         """So many steps were done when what said the last total was gone."""
-        self._nests: Dict[Any, Tuple[Around, int]] = {}
-        """By place, and after how many steps that was found."""
+        self._places: Dict[Any, CodeAround] = {}
+        self._number = 0
 
-    def total(self, steps: int, *, framework: bool = False) -> Optional[FoldedWork]:
+    def whole(self, steps: int, *, framework: bool = False) -> Optional[work.FoldedWork]:
+        """As `total`, with the trials of a sweep that are to come; they are taken to be as long as others were."""
+        trial = watch.trials[-1] if watch.trials else None
+        if trial is None or trial.ended not in (None, steps):
+            return self.total(steps, framework=framework)
+        if trial.expected is None and (found := self.total(steps, framework=framework)) is not None:
+            trial = trial._replace(expected=found.likely - trial.began)
+        return self._staged(steps, [*watch.trials[:-1], trial])
+
+    def total(self, steps: int, *, framework: bool = False) -> Optional[work.FoldedWork]:
         """The total steps as far as anything tells; None without a clue. `steps` are done so far, those at hand by a
         `framework`."""
         stage = watch.stages[-1] if watch.stages else None
         if stage is not None and (stage.ended is None or steps == stage.ended):
             self.passes = None
-            return work.fold(steps, [one for one in (self._fits(steps),) if one is not None])
+            return self._staged(steps, list(watch.stages))
         if framework or steps < FROM_STEPS or watch.observe is None:
             return None
-        claims: List[TotalClaim] = []
+        claims: List[work.TotalClaim] = []
         for source in (self._code, self._bars, self._schedules):
             try:
                 claims += source(steps)
@@ -100,9 +109,11 @@ class Detector:
                 continue
         if self.clocked:
             return None
+        if self._waits():
+            return _holding(self._last, steps)
         return self._standing(work.fold(steps, claims), steps)
 
-    def _standing(self, total: Optional[FoldedWork], steps: int) -> Optional[FoldedWork]:
+    def _standing(self, total: Optional[work.FoldedWork], steps: int) -> Optional[work.FoldedWork]:
         """Between two passes, and behind the last, bars and loops are over: until a step is made without them, what
         they said stands."""
         last, gone_at = self._last, steps if self._gone_at is None else self._gone_at
@@ -111,53 +122,67 @@ class Detector:
         self._last, self._gone_at = (last, gone_at) if stands else (total, None)
         return self._last
 
-    def _fits(self, steps: int) -> Optional[TotalClaim]:
-        """From the stages that a framework has begun, and the code around the call of the last."""
-        every = list(watch.stages)
+    def _staged(self, steps: int, stages: List[work.Stage]) -> Optional[work.FoldedWork]:
+        """By these stages, of a framework or a sweep; until the code around the last is read as before."""
+        nest, trial = self._nest(stages[-1].chain, steps, fits=True), stages[-1].times != 0
+        if self._waits():
+            return _holding(self._staged_last.get(trial), steps)
+        claim = self._fits(steps, nest or work.Nest(later=None), stages)
+        self._staged_last[trial] = work.fold(steps, [] if claim is None else [claim])
+        return self._staged_last[trial]
+
+    def _fits(self, steps: int, nest: work.Nest, every: List[work.Stage]) -> Optional[work.TotalClaim]:
+        """From the stages that were begun, and the code around the call of the last."""
         now = every[-1]
-        nest, _, later = self._nest(now.chain, steps, fits=True)
-        times = loops.reached(nest, len(nest.loops))
-        claim = work.staged(every, steps, times, _text(nest))
+        times = work.reached(nest, len(nest.loops))
+        claim = work.staged(every, steps, times, work.text_of(nest))
         self.surprised = self.surprised or self.stated not in (None, (now.at, now.number))
         if claim is None:
             return None
-        if later is None or self.surprised or claim.more or not now.chain:
+        if nest.later is None or self.surprised or claim.more or not now.chain:
             return work.opened(claim, claim.low)
-        if not loops.certain(nest):
+        if not work.certain(nest):
             claim = claim._replace(low=min(claim.low, steps), at_most=True)
-        self.stated = (now.at, now.number) if now.number == times and not later[0] else None
-        return work.followed(claim, *later)
+        last_one = times and now.number == times * (now.times or 1) and not nest.later[0]
+        self.stated = (now.at, now.number) if last_one else None
+        return work.followed(claim, *nest.later)
 
-    def _code(self, steps: int) -> Iterator[TotalClaim]:
+    def _code(self, steps: int) -> Iterator[work.TotalClaim]:
         """From the loops around the steps, and the passes over the loader inside them."""
         assert watch.observe is not None
         counted, chain, values, unsure = watch.observe
         stream = watch.leading
-        nest, self.clocked, later = self._nest(chain, steps)
+        nest, there = self._nest(chain, steps), work.Nest() if stream is None else self._nest(stream.at, steps)
+        if nest is None or there is None:
+            return
+        self.clocked = nest.timed
         if nest.key != self.stage:
-            self.stage, self.stage_from, self.stages = nest.key, counted if self.stages else 0, self.stages + 1
+            ends = (one.ended or one.began for one in (*watch.stages, *watch.trials))
+            before = max((end for end in ends if end < counted), default=0)  # the last may have ended since
+            begun = before if before > self.stage_from or not self.stages else counted
+            self.stage, self.stage_from, self.stages = nest.key, begun, self.stages + 1
         unsure, self.led = unsure and self.led == nest.key, self.led if unsure else nest.key
         known = values if [one.name for one in nest.counters] == [name for _, name in watch.globals] else ()
-        watch.globals = tuple((one.space, one.name) for one in nest.counters)
+        spaces = {dict.get(place.space, "__name__"): place.space for place in chain}
+        watch.globals = tuple((spaces[one.module], one.name) for one in nest.counters)
         self.passes = None
         depth, at = len(nest.loops), 0
         if stream is not None:
-            around = self._nest(stream.at, steps)[0]
-            at = len(around.loops)
-            same = [one.line for one in around.loops] == [one.line for one in nest.loops[:at]] and at < depth
-            self.passes = _passes(stream, steps, nest.share) if same and ahead.over(stream.at) else None
-        totals: List[TotalClaim] = []
+            at = len(there.loops)
+            same = [one.line for one in there.loops] == [one.line for one in nest.loops[:at]] and at < depth
+            self.passes = _passes(stream, steps, nest.share, there.replaced) if same and there.over else None
+        totals: List[work.TotalClaim] = []
         for counter, value in zip(nest.counters, known):
             if type(value) is int:
                 total = counted + (counter.end - value) / counter.by
                 totals.append(self._stated(nest, total, counter.text, steps))
-        if self.passes is not None and (whole := loops.reached(nest, at)) is not None:
+        if self.passes is not None and (whole := work.reached(nest, at)) is not None:
             by_passes = self._by_passes(nest, at, whole, steps)
             totals += [by_passes] if by_passes is not None else []
         limits = [bound for bound in nest.bounds if bound.to == depth and bound.of == 0]
         plain = nest._replace(bounds=tuple(one for one in nest.bounds if one not in limits))
         ways = [float(one.times) for one in limits]
-        if depth and self.passes is None and (made := loops.reached(plain, depth)) is not None:
+        if depth and self.passes is None and (made := work.reached(plain, depth)) is not None:
             ways.append(made / nest.share)
         total_ = min(ways, default=None)
         if total_ is not None:
@@ -167,30 +192,60 @@ class Detector:
             totals.append(claim if exact else claim._replace(low=steps, at_most=True))
         if totals:
             best = min(totals, key=lambda one: one.steps)
-            if best.steps < ENDLESS or not best.at_most:
-                if nest.more or unsure or later is None:
+            if best.steps < work.ENDLESS or not best.at_most:
+                if nest.more or unsure or nest.later is None:
                     yield work.opened(best, steps)
                 else:
-                    yield work.followed(best, *later)
+                    yield work.followed(best, *nest.later)
 
-    def _nest(self, chain: Chain, steps: int, *, fits: bool = False) -> Around:
-        """What is around a place; thought about again when half as many steps more are done."""
+    def _nest(self, chain: Chain, steps: int, *, fits: bool = False) -> Optional[work.Nest]:
+        """What is around a place; asked again when half as many steps more are done. None until that is answered."""
         key = (fits, *key_of(chain))
-        known = self._nests.get(key)
-        if known is None or steps > known[1] * 1.5 + 10:
-            if len(self._nests) >= NESTS_MAX:
-                self._nests.clear()
-            nest = loops.nest(chain, Reader(), fits=fits)
-            later = steps_of(nest.ahead, Reader())
-            known = self._nests[key] = Around(nest, ahead.timed(chain), later), steps
-        return known[0]
+        one = self._places.get(key)
+        if one is None:
+            if len(self._places) >= NESTS_MAX:
+                self._places.clear()
+            one = self._places[key] = CodeAround(chain, fits, steps)
+        elif one.number is None and steps > one.steps * 1.5 + 10:
+            one.number, one.steps = 0, steps
+        return one.nest
 
-    def _stated(self, nest: loops.Nest, total: float, text: str, steps: int) -> TotalClaim:
+    def _waits(self) -> bool:
+        """Whether a place is not known yet, and may be soon."""
+        unread = (one for one in self._places.values() if one.nest is None and one.number is not None)
+        return any(time.monotonic() - one.since < ANSWER_S for one in unread)
+
+    def sighting(self) -> Optional[Dict[str, Any]]:
+        """What to send next: of a place that is to be read."""
+        for one in list(self._places.values()):
+            if one.number == 0:
+                place = sight.sighting(one.chain, one.fits, one.lacks)
+                if place is not None:
+                    one.number = self._number = self._number + 1
+                    return {"id": one.number, "place": place}
+                one.number, one.nest = None, work.Nest()
+        return None
+
+    def unsent(self) -> None:
+        """Nobody will answer any more."""
+        for one in list(self._places.values()):
+            one.number = one.number and 0
+
+    def read(self, number: int, nest: Any, lacks: Tuple[str, ...]) -> None:
+        """The answer to a sighting."""
+        for one in (one for one in list(self._places.values()) if one.number == number):
+            again = bool(lacks and not one.lacks)
+            one.number, one.lacks = 0 if again else None, lacks
+            one.nest = one.nest if nest is None else work.nest_of(nest)
+
+    def _stated(self, nest: work.Nest, total: float, text: str, steps: int) -> work.TotalClaim:
         at_most = nest.sometimes or any(one.at_most for one in nest.loops)
-        low, high = about(total)
-        return TotalClaim("code", total, text, steps if at_most else low, high, at_most, steps >= SURE_SHARE * total)
+        low, high = work.about(total)
+        return work.TotalClaim(
+            "code", total, text, steps if at_most else low, high, at_most, steps >= SURE_SHARE * total
+        )
 
-    def _by_passes(self, nest: loops.Nest, at: int, whole: float, steps: int) -> Optional[TotalClaim]:
+    def _by_passes(self, nest: work.Nest, at: int, whole: float, steps: int) -> Optional[work.TotalClaim]:
         passes = self.passes
         assert passes is not None
         left = whole / passes.period - (passes.begun - 1)
@@ -198,17 +253,17 @@ class Detector:
             return None  # more passes than the code says
         lasts = sorted(one for one in (*passes.each[-4:], passes.expected) if one > 0)
         here = float(passes.here)
-        steady = len(lasts) and lasts[-1] - lasts[0] <= max(1, NEAR * lasts[-1])
+        steady = len(lasts) and lasts[-1] - lasts[0] <= max(1, work.NEAR * lasts[-1])
         recent = passes.expected if not passes.each or not steady else sum(passes.each[-4:]) / len(passes.each[-4:])
         total = here + left * recent
         at_most = any(one.at_most for one in nest.loops[:at]) or passes.changes
         text = " x ".join([*(one.text for one in nest.loops[:at] if one.text), "a pass"])
         if not passes.each or not (steady or passes.changes):
-            return TotalClaim("code", total, text, steps, None, more=bool(passes.each))
-        low = steps if at_most else here + left * lasts[0] * (1 - SLACK) - 1
-        return TotalClaim("code", total, text, low, here + left * lasts[-1] * (1 + SLACK) + 1, at_most, True)
+            return work.TotalClaim("code", total, text, steps, None, more=bool(passes.each))
+        low = steps if at_most else here + left * lasts[0] * (1 - work.SLACK) - 1
+        return work.TotalClaim("code", total, text, low, here + left * lasts[-1] * (1 + work.SLACK) + 1, at_most, True)
 
-    def _bars(self, steps: int) -> Iterator[TotalClaim]:
+    def _bars(self, steps: int) -> Iterator[work.TotalClaim]:
         """From progress bars that advance with the steps, or with the passes; one of a single pass is restarted."""
         tqdm = vars(sys.modules["tqdm.std"])["tqdm"] if "tqdm.std" in sys.modules else None
         bars = map(attributes, list(getattr(tqdm, "_instances", ())))
@@ -221,14 +276,14 @@ class Detector:
         found = [one for one in found if is_number(one[0]) and is_number(one[1]) and one[1] > 1]
         for (done, total, source), (inside, each, _) in itertools.permutations(found, 2):
             if done > 0 and abs(done * each + inside - steps) <= max(2, each // 10):
-                yield TotalClaim("bar", float(total * each), f"{source} x {each:g}", *about(total * each))
+                yield work.TotalClaim("bar", float(total * each), f"{source} x {each:g}", *work.about(total * each))
         for done, total, source in found:
             if passes is not None and abs(done - (passes.begun - 1)) <= 1 and passes.begun > 1:
-                yield TotalClaim("bar", passes.here + (total - passes.begun + 1) * passes.expected, source, steps)
+                yield work.TotalClaim("bar", passes.here + (total - passes.begun + 1) * passes.expected, source, steps)
             elif abs(done - steps) <= max(2, steps // 10) and not self._one_pass(total):
-                yield TotalClaim("bar", float(total), source, steps)
+                yield work.TotalClaim("bar", float(total), source, steps)
 
-    def _schedules(self, steps: int) -> Iterator[TotalClaim]:
+    def _schedules(self, steps: int) -> Iterator[work.TotalClaim]:
         """From learning rate schedules that advance with the steps, or with the passes."""
         passes = self._shown_passes()
         for ref in schedules:
@@ -236,9 +291,9 @@ class Detector:
             for name, told in _ends(schedule) if schedule is not None else ():
                 source, done = f"{type(schedule).__name__}({name}=)", int(attributes(schedule)["last_epoch"])
                 if abs(done - steps) <= max(2, steps // 20) and not self._one_pass(told):
-                    yield TotalClaim("schedule", float(told), source, steps)
+                    yield work.TotalClaim("schedule", float(told), source, steps)
                 elif passes is not None and passes.begun > 1 and done == passes.begun - 1:
-                    yield TotalClaim("schedule", passes.here + (told - done) * passes.expected, source, steps)
+                    yield work.TotalClaim("schedule", passes.here + (told - done) * passes.expected, source, steps)
 
     def _shown_passes(self) -> Optional[Passes]:
         return self.passes if self.passes is not None and self.passes.expected > 0 else None
@@ -250,7 +305,11 @@ class Detector:
         return total in lengths or (passes is not None and abs(total - passes.expected) <= 1 and passes.first == 0)
 
 
-def _passes(stream: Stream, steps: int, share: int) -> Optional[Passes]:
+def _holding(total: Optional[work.FoldedWork], steps: int) -> Optional[work.FoldedWork]:
+    return total if total is not None and steps <= (total.high or total.likely) else None
+
+
+def _passes(stream: Stream, steps: int, share: int, replaced: bool) -> Optional[Passes]:
     """The passes of a stream; None before anything can be said. Between those with steps there may be some without, of
     another phase, that begin at the same line."""
     marks, lengths = list(stream.marks), list(stream.lengths)
@@ -272,7 +331,7 @@ def _passes(stream: Stream, steps: int, share: int) -> Optional[Passes]:
     expected = float(made[-1])
     if period == 1 and before and stream.length and stream.length != before:
         expected = stream.length * made[-1] / before
-    return Passes(stream.first, done + 1, marks[-1], tuple(made), expected, period, ahead.replaced(stream.at))
+    return Passes(stream.first, done + 1, marks[-1], tuple(made), expected, period, replaced)
 
 
 def _ends(schedule: Any) -> List[Tuple[str, int]]:
@@ -282,65 +341,6 @@ def _ends(schedule: Any) -> List[Tuple[str, int]]:
     chosen = [one for one in own_.get("lr_lambdas", ()) if type(one) is functools.partial]
     named += [(last_step, one.keywords.get(last_step)) for one in chosen]
     return [(name, end) for name, end in named if type(end) is int and 1 < end < work.COUNT_MAX]
-
-
-def steps_of(ahead: Sequence[Tuple[Scope, ast.AST]], reader: Reader) -> Optional[Tuple[float, str]]:
-    """How many steps these statements make, and the loops that say so; None where the code does not tell."""
-    every = [_steps(scope, node, reader, 0) for scope, node in ahead]
-    known = [one for one in every if one is not None]
-    if len(known) < len(every):
-        return None
-    return sum(steps for steps, _ in known), " + ".join(text for _, text in known)
-
-
-def _steps(scope: Scope, statement: ast.AST, reader: Reader, depth: int) -> Optional[Tuple[float, str]]:
-    """Of one statement: of a step in its loops, or in the one function of its file that it calls. More than one step
-    may be of optimizers that take turns, of which one counts."""
-    made: List[Tuple[float, str]] = []
-    nodes = [statement, *own(statement)]
-    for call in (one for one in nodes if isinstance(one, ast.Call)):
-        found = None
-        if _is_step(call):
-            at = Scope(scope.file, scope.function, scope.space, call.lineno, scope.caller, scope.call)
-            nest = loops.nest_of([at], reader)
-            times = loops.reached(nest, len(nest.loops))
-            found = None if times is None or not loops.certain(nest) else (times / nest.share, _text(nest))
-        else:
-            functions = [one for one in scope.file.named(last(call.func)) if any(map(_is_step, _calls(one)))]
-            if not functions:
-                continue
-            if len(functions) == 1 and depth < DEPTH_MAX and not _inside_loop(scope, call, statement):
-                inside = Scope(scope.file, functions[0], scope.space, functions[0].lineno, scope, call)
-                parts = [_steps(inside, one, reader, depth + 1) for one in functions[0].body if _trains(one)]
-                found = parts[0] if len(parts) == 1 else None
-        if found is None:
-            return None
-        made.append(found)
-    return made[0] if len(made) == 1 else None
-
-
-def _inside_loop(scope: Scope, call: ast.Call, statement: ast.AST) -> bool:
-    above = list(scope.file.above(call))
-    above = [*above[: above.index(statement)], statement] if statement in above else []
-    return any(isinstance(one, (ast.For, ast.While, ast.If, ast.ListComp, ast.GeneratorExp)) for one in above)
-
-
-def _calls(node: ast.AST) -> Iterator[ast.Call]:
-    return (one for one in [node, *own(node)] if isinstance(one, ast.Call))
-
-
-def _trains(statement: ast.AST) -> bool:
-    return any(map(_is_step, _calls(statement)))
-
-
-def _is_step(call: ast.Call) -> bool:
-    """`optimizer.step()`, `scaler.step(optimizer)`."""
-    named = [dotted(call.func), *(dotted(one) for one in call.args)]
-    return last(call.func) == "step" and any("opt" in one.lower() for one in named)
-
-
-def _text(nest: loops.Nest) -> str:
-    return " x ".join(one.text for one in nest.loops if one.text)
 
 
 detector = Detector()

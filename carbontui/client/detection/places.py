@@ -17,7 +17,7 @@ from types import CodeType
 from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from carbontui.client.detection.work import Stage
-from carbontui.client.readonly import length_of
+from carbontui.client.readonly import length_of, listen
 
 FRAMES_MAX = 60
 MARKS_MAX = 64
@@ -25,6 +25,10 @@ STREAMS_MAX = 32
 MADE_MAX = 256
 SAMPLES = 10
 OURS = __file__.rpartition("/detection/")[0]
+
+
+schedules: List[Callable[[], Any]] = []
+displays: List[Callable[[], Any]] = []
 
 
 class Place(NamedTuple):
@@ -131,6 +135,8 @@ class Watch:
         """The last loaders made, where, and their batches then."""
         self.stages: Deque[Stage] = deque(maxlen=MARKS_MAX)
         """The last trainings of frameworks; one without an end is under way."""
+        self.trials: List[Stage] = []
+        """Those of sweeps, in which other stages are."""
         self._numbers: Dict[Any, int] = {}
         """How many of them were begun at a place."""
         self.globals: Tuple[Tuple[Dict[str, Any], str], ...] = ()
@@ -190,6 +196,17 @@ class Watch:
         else:
             self.stages.append(now._replace(ended=self.count()))
 
+    def trial_begins(self, times: Optional[int], until: str, at: Chain) -> None:
+        """In the training thread: a sweep begins a trial, as long as the longest so far; the one before it is over."""
+        self.trial_ends()
+        sizes = [one.ended - one.began for one in self.trials if one.at == key_of(at) and one.ended is not None]
+        self.stage_begins(max(sizes, default=None), until, at)
+        self.trials.append(self.stages.pop()._replace(times=times))
+
+    def trial_ends(self) -> None:
+        if self.trials and self.trials[-1].ended is None:
+            self.trials[-1] = self.trials[-1]._replace(ended=self.count())
+
     def loader_made(self, loader: Any) -> None:
         """In the training thread: a loader has been made."""
         self.made.append((chain()[0], weakref.ref(loader), length_of(loader)))
@@ -213,3 +230,47 @@ class Watch:
 
 
 watch = Watch()
+
+
+def on_schedules(module: Any) -> None:
+    """torch.optim.lr_scheduler has been imported: its objects are remembered, weakly."""
+    _remember(getattr(module, "LRScheduler", None) or module._LRScheduler, schedules)
+
+
+def on_rich(module: Any) -> None:
+    """rich.progress has been imported."""
+    _remember(module.Progress, displays)
+
+
+def on_loaders(module: Any) -> None:
+    """torch.utils.data.dataloader has been imported: its loaders are noted, and the passes over them as they begin."""
+    listen(module)
+    inner, made = module.DataLoader.__iter__, module.DataLoader.__init__
+
+    @functools.wraps(made)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        made(self, *args, **kwargs)
+        with contextlib.suppress(Exception):  # training goes on without it
+            watch.loader_made(self)
+
+    @functools.wraps(inner)
+    def __iter__(self: Any) -> Any:
+        iterator = inner(self)
+        try:
+            watch.passed(self, iterator)
+        except Exception:  # training goes on without it
+            return iterator
+        return iterator
+
+    module.DataLoader.__init__, module.DataLoader.__iter__ = __init__, __iter__
+
+
+def _remember(kind: Any, into: List[Callable[[], Any]]) -> None:
+    inner = kind.__init__
+
+    @functools.wraps(inner)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        inner(self, *args, **kwargs)
+        into[:] = [ref for ref in into if ref() is not None] + [weakref.ref(self)]
+
+    kind.__init__ = __init__

@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import time
 import weakref
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from carbontui.client.readonly import attributes, is_number
 
@@ -19,12 +18,10 @@ DEPTH_MAX = 4
 LEAVES_MAX = 2000
 KEPT_MAX = 64
 Path = Tuple[str, ...]
-FRESH_S = 5.0
 kept: List[Callable[[], Any]] = []
 resolvers: List[str] = []
 """Of the script's own: code that may draw, so that with one nothing of OmegaConf's is resolved."""
 _HYDRAS = ("hydra", "now", "python_version")
-_known: Tuple[float, List[Tuple[Path, Any]]] = 0.0, []
 
 
 def keep(made: Any) -> None:
@@ -42,36 +39,26 @@ def keep(made: Any) -> None:
             ref = weakref.ref(made)
         except TypeError:
             return
-    global _known
-    kept[:], _known = [*(old for old in kept if old() is not None), ref][-KEPT_MAX:], (0.0, [])
+    kept[:] = [*(old for old in kept if old() is not None), ref][-KEPT_MAX:]
 
 
 def leaves() -> List[Tuple[Path, Any]]:
-    """All numbers in all settings, with where they are; read anew after some seconds, since scripts change them."""
-    global _known
-    if time.monotonic() > _known[0]:
-        found = (leaf for ref in list(kept) for leaf in _leaves(ref(), (), 0))
-        _known = time.monotonic() + FRESH_S, list(itertools.islice(found, LEAVES_MAX))
-    return _known[1]
-
-
-def find(path: Path) -> Optional[Any]:
-    """The number at the end of this path in any of the settings; None if there is none, or several that differ."""
-    found = {value for where, value in leaves() if where[-len(path) :] == path}
-    return found.pop() if len(found) == 1 else None
+    """All numbers in all settings, with where they are."""
+    return list(itertools.islice((leaf for ref in list(kept) for leaf in _leaves(ref(), (), 0)), LEAVES_MAX))
 
 
 def _leaves(made: Any, path: Path, depth: int) -> Iterator[Tuple[Path, Any]]:
-    for name, value in _parts(made).items():
+    for name, value in parts(made).items():
         if not isinstance(name, str):
             continue
         if is_number(value):
             yield (*path, name), value
-        elif depth < DEPTH_MAX and _parts(value):
+        elif depth < DEPTH_MAX and parts(value):
             yield from _leaves(value, (*path, name), depth + 1)
 
 
-def _parts(made: Any) -> Dict[Any, Any]:
+def parts(made: Any) -> Dict[Any, Any]:
+    """What is in a setting, by name."""
     if type(made).__module__.startswith("omegaconf"):
         from omegaconf import OmegaConf
 

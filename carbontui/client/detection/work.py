@@ -6,9 +6,11 @@ A source makes a claim: a framework by the stages it has begun, the loops and pa
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 COUNT_MAX = 2**53
+ENDLESS = 10**7
+"""As many iterations or more are no end: scripts write it where something else ends the loop."""
 NEAR = 0.02
 """Totals that differ by less are the same."""
 SLACK = 0.01
@@ -48,6 +50,90 @@ class Stage(NamedTuple):
     """Steps done at its end; None while it is under way."""
     chain: Any = ()
     """The frames that call it."""
+    times: Optional[int] = 0
+    """Of a sweep's trial: how many its library makes in one call, None for no number; 0 for another stage."""
+
+
+class LoopAround(NamedTuple):
+    """One loop around a place. times: None if not known; at_most: something may end it earlier."""
+
+    line: int
+    times: Optional[int]
+    at_most: bool = False
+    text: str = ""
+
+
+class LoopBound(NamedTuple):
+    """Depth `to` is reached `times` times at most in one run of depth `of`."""
+
+    of: int
+    to: int
+    times: int
+    exact: bool = True
+    """False if it is not known from which number it is counted."""
+    text: str = ""
+
+
+class StepCounter(NamedTuple):
+    """A number of a module that counts the steps: what it is at the last one, and by how much it goes up."""
+
+    module: str
+    name: str
+    end: int
+    by: int
+    text: str = ""
+
+
+class Nest(NamedTuple):
+    """The loops around a place of the code, the outermost first, and what else its source says."""
+
+    loops: Tuple[LoopAround, ...] = ()
+    bounds: Tuple[LoopBound, ...] = ()
+    counters: Tuple[StepCounter, ...] = ()
+    more: bool = False
+    """There may be more steps than the loops say."""
+    key: str = ""
+    """The stage of the command: changes where the training goes on in another place."""
+    share: int = 1
+    """Batches that a step is made of, where the code says so."""
+    sometimes: bool = False
+    """A step is made on a condition that cannot be followed."""
+    ahead: Any = ()
+    """In the worker: the statements behind these loops that train too."""
+    later: Optional[Sequence[Any]] = (0.0, "")
+    """Steps of these, and what says so; None where the code does not tell."""
+    timed: bool = False
+    """A clock ends one of the loops."""
+    over: bool = False
+    """A for statement begins here: a pass that is only asked for with iter() may end anywhere."""
+    replaced: bool = False
+    """What it runs over is replaced on some condition."""
+
+
+def nest_of(lists: Sequence[Any]) -> Nest:
+    """From the lists of a message."""
+    loops, bounds, counters, *rest = lists
+    parts = tuple(LoopAround(*one) for one in loops), tuple(LoopBound(*one) for one in bounds)
+    return Nest(*parts, tuple(StepCounter(*one) for one in counters), *rest)
+
+
+def certain(nest_: Nest) -> bool:
+    """Whether nothing may end these loops earlier."""
+    sometimes = nest_.sometimes or any(one.at_most for one in nest_.loops)
+    return not sometimes and all(one.exact for one in nest_.bounds)
+
+
+def reached(nest_: Nest, depth: int) -> Optional[float]:
+    """How often this depth is reached in all; None if that is not known."""
+    times: List[float] = [1.0]
+    for d in range(1, depth + 1):
+        own_ = nest_.loops[d - 1].times
+        most = times[d - 1] * own_ if own_ is not None else math.inf
+        for bound in nest_.bounds:
+            if bound.to == d and bound.of < d:
+                most = min(most, times[bound.of] * bound.times)
+        times.append(most)
+    return times[depth] if math.isfinite(times[depth]) and times[depth] < ENDLESS * 100 else None
 
 
 class FoldedWork(NamedTuple):
@@ -63,6 +149,10 @@ class FoldedWork(NamedTuple):
     """Good enough to plan with."""
     known: bool = False
     """Nothing can end it otherwise."""
+
+
+def text_of(nest: Nest) -> str:
+    return " x ".join(one.text for one in nest.loops if one.text)
 
 
 def fold(done: int, claims: Sequence[TotalClaim]) -> Optional[FoldedWork]:
@@ -118,15 +208,23 @@ def staged(stages: Sequence[Stage], done: int, times: Optional[float], text: str
         return None
     end = now.began + now.expected if now.ended is None else now.ended
     until = now.until if now.ended is None else ""
-    source = " x ".join(one for one in (text, "a fit") if one) + (f" until {now.until}" if now.until else "")
-    low, left = float(done if until else end), -1 if times is None else times - now.number
+    each = f"{now.times} trials" if now.times else ""
+    source = " x ".join(one for one in (text, each, "a fit") if one) + (f" until {now.until}" if now.until else "")
+    low, left = float(done if until or (now.times != 0 and now.ended is None) else end), -1.0
+    if times is not None and now.times is not None:
+        left = times * (now.times or 1) - now.number
     if left < 0:
         return TotalClaim("framework", end, source, low, more=True)
     sizes = [one.ended - one.began for one in stages if one.at == now.at and one.ended is not None]
+    few, apart = len(sizes) < 2, not now.until and min(sizes, default=0) < (1 - NEAR) * max(sizes, default=0)
     sizes = [now.expected] if now.until else [*sizes, now.expected]
     total = end + left * sum(sizes) / len(sizes)
+    if now.times != 0 and (few or apart or done > about(end)[1]):
+        return TotalClaim("framework", total, source, float(done), more=True)
     if now.until and (left or until):
         return TotalClaim("framework", total, source, low, total, at_most=True, sure=True)
+    if now.times and now.ended is None:  # nobody has stated its length
+        end, left = now.began, left + 1
     if not left:
         return TotalClaim("framework", end, source, end, end, sure=True)
     low, high = end + left * min(sizes) * (1 - SLACK) - 1, end + left * max(sizes) * (1 + SLACK) + 1

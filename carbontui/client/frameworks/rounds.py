@@ -1,8 +1,9 @@
-"""fastai, CatBoost, spaCy: where a step of their loops ends, and the total. They are paused, not unloaded."""
+"""fastai, CatBoost, spaCy, Ultralytics, Stable-Baselines3: where a step of their loops ends, and the total.
+They are paused, not unloaded."""
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from typing import Any, Iterator, List
 
 from carbontui.client.api import gate
 from carbontui.client.detection.places import chain
@@ -89,3 +90,55 @@ def on_spacy_loop(module: Any) -> None:
                 yield one
         finally:
             loop.end()
+
+
+def on_ultralytics(module: Any) -> None:
+    """ultralytics.engine.trainer has been imported: a batch is a step."""
+
+    @replaces(module.BaseTrainer, "run_callbacks")
+    def run_callbacks(inner: Any, self: Any, event: str) -> Any:
+        result = inner(self, event)
+        loop = vars(self).get("carbontui_loop")
+        if event == "on_train_start":
+            quietly(lambda: _begin_epochs(self))
+        elif loop is not None and event == "on_train_batch_end":
+            loop.ended()
+        elif loop is not None and event in ("on_train_end", "teardown"):
+            loop.end()
+        return result
+
+
+def _begin_epochs(trainer: Any) -> None:
+    early = "EarlyStopping" if trainer.stopper.patience < trainer.epochs - trainer.start_epoch else ""
+    trainer.carbontui_loop = Loop("time" if trainer.args.time else early, chain())
+    batches = len(trainer.train_loader)  # torch's, or of Ultralytics, which has just asked it, too
+    trainer.carbontui_loop.begin(trainer.start_epoch * batches, trainer.epochs * batches)
+
+
+def on_sb3(module: Any) -> None:
+    """A module of stable_baselines3 with an algorithm has been imported: a timestep of its environments is a step."""
+    kind = vars(module).get("OnPolicyAlgorithm") or module.OffPolicyAlgorithm
+    learning: List[Loop] = []
+
+    @replaces(kind, "learn")
+    def learn(inner: Any, self: Any, total_timesteps: int, callback: Any = None, *args: Any, **kwargs: Any) -> Any:
+        learning[:] = [Loop("a callback" if callback else "", chain())]
+        learning[0].begin(0, quietly(lambda: _timesteps(self, total_timesteps)))
+        try:
+            return inner(self, total_timesteps, callback, *args, **kwargs)
+        finally:
+            learning.pop().end()
+
+    @replaces(kind, "_update_info_buffer")
+    def stepped(inner: Any, self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = inner(self, *args, **kwargs)
+        for loop in learning:
+            loop.ended(self.n_envs)
+        return result
+
+
+def _timesteps(algorithm: Any, most: int) -> Any:
+    """It looks whether it is over after whole rollouts; those of whole episodes have no size."""
+    often = getattr(algorithm, "train_freq", None)
+    each = algorithm.n_envs * (often.frequency if often else algorithm.n_steps)
+    return -(-most // each) * each if not often or often.unit.value == "step" else None

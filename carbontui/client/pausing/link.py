@@ -222,6 +222,7 @@ class Link:
     def _drop(self) -> None:
         """Close the connection; the lease of a pause stays in force."""
         self._welcome = self.gate.connected = False
+        guess.detector.unsent()
         self._in = self._out = b""
         self._beat_at = 0.0
         self._reconnect_at = max(self._reconnect_at, time.monotonic() + 0.02)
@@ -255,6 +256,8 @@ class Link:
                 elif self._changed or now >= self._beat_at:
                     self._changed, self._beat_at = False, now + BEAT_S
                     self._out = wire.encode("obs", self._observe(now))
+                elif (sighting := self._sighting()) is not None:
+                    self._out = wire.encode("sighting", sighting)
                 else:
                     break
             try:
@@ -263,6 +266,10 @@ class Link:
                 self._beat_at = max(self._beat_at, now + BEAT_S)
                 break
         self._poll.modify(self._sock, select.POLLIN | (select.POLLOUT if self._out else 0))
+
+    def _sighting(self) -> Optional[Dict[str, Any]]:
+        """Where the training is, to be read; not beside its last message."""
+        return guess.detector.sighting() if self._welcome and threading.current_thread() is self.thread else None
 
     def _observe(self, now: float) -> Dict[str, Any]:
         gate = self.gate
@@ -286,18 +293,16 @@ class Link:
 
     def _work(self, done: int) -> Dict[str, Any]:
         """The total where the script states none: known, or a guess, absent once it no longer holds; the epoch too."""
-        if self.gate.facts.get("total") is not None:
+        if self.gate.facts.get("total") is not None or self.hello.get("rank"):
             return {}
-        found, epoch = guess.detector.total(done, framework=bool(self.gate.framework)), guess.epoch()
+        found, epoch = guess.detector.whole(done, framework=bool(self.gate.framework)), guess.epoch()
         passes = {} if epoch is None or "epoch" in self.gate.facts else {"epoch": epoch}
         if found is None:
             return passes
         start = self.gate.step_total() - self.gate.counter.done()
-        sweep = "trial" in self.gate.facts  # others come
-        if found.known and not sweep:
+        if found.known:
             return {**passes, "total": start + found.likely}
-        high = None if found.high is None or sweep else start + found.high
-        told = [start + found.low, high, found.at_most and not sweep, found.sure and not sweep]
+        told = [start + found.low, None if found.high is None else start + found.high, found.at_most, found.sure]
         return {**passes, "guess": (start + found.likely, found.source[: guess.SOURCE_MAX]), "guess_range": told}
 
     def count(self, done: int) -> None:
@@ -344,6 +349,9 @@ class Link:
                 marker.remove(self._left_at)
                 self._left = None
             self.gate.welcomed()
+        elif isinstance(message, wire.ReadingLine):
+            guess.detector.read(*message)
+            self._changed = True
         elif isinstance(message, wire.FiguresLine) and self._welcome:
             self.gate.figures = message.values
         elif isinstance(message, wire.DesiredLine) and self._welcome:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any, Dict, NamedTuple, Optional, Union
+from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
 
 VERSION = 1
-LINE_MAX = 4096
+LINE_MAX = 64 * 1024
 """Maximum bytes of a line from the supervisor; its messages to a rank are far shorter."""
-NESTING_MAX = 64
+NESTING_MAX = 400
 LEASE_MAX_S = 60.0
 """Upper bound of a lease: a supervisor gives 15 s, an impostor can hold a training for at most a minute."""
 _COUNT_MAX = 2**53
@@ -54,6 +54,14 @@ def encode(kind: str, fields: Dict[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
+class ReadingLine(NamedTuple):
+    """What the code says of the place of a sighting; see carbontui.protocol.Reading."""
+
+    number: int
+    nest: Any
+    lacks: Tuple[str, ...]
+
+
 class FiguresLine(NamedTuple):
     """The supervisor's figures of the job: numbers and texts by name."""
 
@@ -66,7 +74,7 @@ def _plain(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def decode(line: bytes) -> Union[WelcomeLine, DesiredLine, FiguresLine, None]:
+def decode(line: bytes) -> Union[WelcomeLine, DesiredLine, ReadingLine, FiguresLine, None]:
     """The message of one line; None for a type this version does not know. Raises BadMessage, nothing else."""
     if len(line) > LINE_MAX or line.count(b"[") + line.count(b"{") > NESTING_MAX:
         raise BadLine("too long or too deep")
@@ -80,6 +88,11 @@ def decode(line: bytes) -> Union[WelcomeLine, DesiredLine, FiguresLine, None]:
         return WelcomeLine(_count(body, "v"))
     if body["t"] == "want":
         return _desired(body)
+    if body["t"] == "reading":
+        lacks = body.get("lacks", [])
+        if not isinstance(lacks, list) or not isinstance(body.get("nest"), (list, type(None))):
+            raise BadLine("no reading")
+        return ReadingLine(_count(body, "id"), body.get("nest"), tuple(map(str, lacks)))
     if body["t"] == "figures":
         return FiguresLine({name: value for name, value in body.items() if name != "t" and _plain(value)})
     return None

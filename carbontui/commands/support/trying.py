@@ -49,10 +49,8 @@ class Held:
             click.echo(f"carbontui: held for {held_for}: {situation.stated(status)}", err=True)
 
 
-def try_wanted(asked: bool, job: options.Options, *, offer: bool) -> bool:
-    """Whether to try first: by --try, or by the answer to the offer, which is made where the start may be delayed."""
-    if asked or not offer or not launch.waits(job):
-        return asked
+def try_wanted(job: options.Options) -> bool:
+    """Whether to try first, by the answer to the offer."""
     text = (
         "The start may be delayed. Try the command now, for at least 20 steps and two minutes at most, so that it"
         " will not fail then?"

@@ -17,12 +17,14 @@ from typing import TypeVar
 import msgspec
 
 from carbontui.grid.issues import ForecastAnswer
-from carbontui.job.worker.messages import Answer, Ask, ForecastAsk, PlanAnswer, PlanAsk, PreviewAsk
+from carbontui.job.worker.messages import Answer, Ask, ForecastAsk, PlanAnswer, PlanAsk, PreviewAsk, ReadAsk
+from carbontui.protocol import CodeRead, Sighting
 from carbontui.system import isolation
 
 IDLE_S = 60.0
 ANSWER_S = 30.0
 PREVIEW_S = 10.0
+READ_S = 8.0
 LINE_MAX = 16 * 1024 * 1024
 T = TypeVar("T")
 
@@ -56,6 +58,14 @@ class WorkerHandle:
     async def forecast(self, ask: ForecastAsk, timeout_s: float = ANSWER_S) -> ForecastAnswer:
         """Mean and band of the coming slots, for `Feed.adopt`. Raises WorkFailed."""
         return await self._ask(ask, ForecastAnswer, timeout_s)
+
+    async def read(self, sighting: Sighting) -> CodeRead:
+        """What the code says of a place where the training is."""
+        try:
+            answer = await self._ask(ReadAsk(place=sighting.place), CodeRead, READ_S)
+        except WorkFailed:
+            return CodeRead(sighting.id)
+        return msgspec.structs.replace(answer, id=sighting.id)
 
     async def warm(self) -> None:
         """Start it before the first request: its imports take longer than the answer."""

@@ -79,7 +79,14 @@ class ForecastAsk(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fie
     request: ForecastRequest
 
 
-Ask = PlanAsk | PreviewAsk | ForecastAsk
+class ReadAsk(Struct, frozen=True, kw_only=True, tag_field="kind", tag="read"):
+    """What the code says of a place where the training is: answered by a CodeRead."""
+
+    id: int = 0
+    place: msgspec.Raw
+
+
+Ask = PlanAsk | PreviewAsk | ForecastAsk | ReadAsk
 
 
 class PlanAnswer(Struct, frozen=True, kw_only=True):

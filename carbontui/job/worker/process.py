@@ -257,10 +257,16 @@ def answer(line: bytes) -> Answer:
         return Answer(id=number, ok=False, error=f"{type(error).__name__}: {error}")
 
 
-def _work(ask: Ask) -> PlanAnswer | ForecastAnswer:
+def _work(ask: Ask) -> object:
     if isinstance(ask, PlanAsk):
         return solve_plan(ask)
-    return preview_plan(ask) if isinstance(ask, PreviewAsk) else forecast(ask)
+    if isinstance(ask, PreviewAsk):
+        return preview_plan(ask)
+    if isinstance(ask, ForecastAsk):
+        return forecast(ask)
+    from carbontui.job.worker import reading
+
+    return reading.read(ask.place)
 
 
 def serve(connection: socket.socket) -> None:

@@ -27,19 +27,6 @@ from carbontui.power.agent import processes
 from carbontui.power.backends.declared import DeclaredBoards
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.limit import leases
-from carbontui.power.messages import (
-    AgentLine,
-    Bye,
-    DesiredPower,
-    Done,
-    Gone,
-    Node,
-    Outcome,
-    Poke,
-    Readings,
-    Report,
-    Sample,
-)
 from carbontui.system import isolation, untrusted
 
 BACKOFF_S = (0.0, 1.0, 2.0, 5.0, 15.0)
@@ -75,18 +62,18 @@ class AgentHandle:
         """What its silence means."""
         self._answers: Any = messages.ToSupervisor
         """What it may send."""
-        self.readings = Readings()
-        self.outcomes: dict[str, Outcome] = {}
+        self.readings = messages.Readings()
+        self.outcomes: dict[str, messages.Outcome] = {}
         """The latest outcome per GPU, including unsolicited ones (a cap without effect, a limit changed outside)."""
-        self._wish = DesiredPower()
+        self._wish = messages.DesiredPower()
         self._process: Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._samples: deque[Sample] = deque(maxlen=SAMPLES_KEPT)
-        self._happened: list[Outcome] = []
-        self._waiting: dict[int, asyncio.Future[tuple[Outcome, ...]]] = {}
+        self._samples: deque[messages.Sample] = deque(maxlen=SAMPLES_KEPT)
+        self._happened: list[messages.Outcome] = []
+        self._waiting: dict[int, asyncio.Future[tuple[messages.Outcome, ...]]] = {}
         self._reported = asyncio.Event()
-        self._gone: asyncio.Future[tuple[Outcome, ...]] | None = None
+        self._gone: asyncio.Future[tuple[messages.Outcome, ...]] | None = None
         self._started_s = 0.0
         self._received_s: float | None = None
         self._closing = False
@@ -96,7 +83,7 @@ class AgentHandle:
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
 
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[messages.Node, ...]:
         """The other machines of the job."""
         return ()
 
@@ -109,16 +96,16 @@ class AgentHandle:
         await self._spawn()
         self._tasks = [asyncio.create_task(task) for task in (self._keep(), self._beat(), self._reap())]
 
-    async def close(self, timeout_s: float = 3.0) -> tuple[Outcome, ...]:
+    async def close(self, timeout_s: float = 3.0) -> tuple[messages.Outcome, ...]:
         """Restore every limit, then end the agent. Returns the outcomes; empty the second time."""
         if self._closing:
             return ()
         self._closing = True
-        outcomes: tuple[Outcome, ...] = ()
+        outcomes: tuple[messages.Outcome, ...] = ()
         process = self._process
         if process is not None and process.returncode is None:
             self._gone = asyncio.get_running_loop().create_future()
-            self._send(Bye())
+            self._send(messages.Bye())
             with contextlib.suppress(asyncio.TimeoutError, asyncio.CancelledError):
                 outcomes = await asyncio.wait_for(self._gone, timeout_s)
             self._hang_up()
@@ -133,7 +120,7 @@ class AgentHandle:
         processes.end_orphans(self.job)
         return (*outcomes, *self._left_behind(outcomes))
 
-    def _left_behind(self, outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+    def _left_behind(self, outcomes: tuple[messages.Outcome, ...]) -> tuple[messages.Outcome, ...]:
         """Outcomes for our limits that are still set. A process is left to restore them once the driver answers."""
         if self.simulated is not None or self.monitor:
             return ()
@@ -171,13 +158,13 @@ class AgentHandle:
 
     async def set_limit(
         self, watts_per_gpu: float | None, *, allow_raise: bool = False, left: tuple[str, ...] = ()
-    ) -> tuple[Outcome, ...]:
+    ) -> tuple[messages.Outcome, ...]:
         """Cap every watched GPU except those in `left`, or restore the original limits (None).
 
         One outcome per GPU; never raises for a device.
         """
         gen = self._wish.gen + 1
-        answer: asyncio.Future[tuple[Outcome, ...]] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[tuple[messages.Outcome, ...]] = asyncio.get_running_loop().create_future()
         self._waiting[gen] = answer
         self.change(gen=gen, limit_w=watts_per_gpu, allow_raise=allow_raise, left=left)
         try:
@@ -185,7 +172,7 @@ class AgentHandle:
         except asyncio.TimeoutError:
             text = "the driver is not answering; the limit is set as soon as it does"
             watched = (reading.uuid for reading in self.readings.devices if reading.watched)
-            return tuple(Outcome(uuid, False, "error", None, text) for uuid in watched)
+            return tuple(messages.Outcome(uuid, False, "error", None, text) for uuid in watched)
         finally:
             self._waiting.pop(gen, None)
 
@@ -196,21 +183,21 @@ class AgentHandle:
             self._wish = wish
             self._send(wish)
 
-    async def refresh(self, timeout_s: float = 0.3) -> Readings:
+    async def refresh(self, timeout_s: float = 0.3) -> messages.Readings:
         """Request a fresh reading; returns the latest one on timeout."""
         self._reported.clear()
-        self._send(Poke())
+        self._send(messages.Poke())
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._reported.wait(), timeout_s)
         return self.readings
 
-    def drain(self) -> list[Sample]:
+    def drain(self) -> list[messages.Sample]:
         """Samples since the last call, oldest first."""
         samples = list(self._samples)
         self._samples.clear()
         return samples
 
-    def happened(self) -> list[Outcome]:
+    def happened(self) -> list[messages.Outcome]:
         """Unsolicited outcomes since the last call, oldest first."""
         happened, self._happened = self._happened, []
         return happened
@@ -318,13 +305,13 @@ class AgentHandle:
             self.take(message)
 
     def take(self, message: messages.ToSupervisor) -> None:
-        if isinstance(message, Report):
+        if isinstance(message, messages.Report):
             self.readings = message.readings
             self._samples.extend(message.samples)
             self._received_s = time.monotonic()
             self._reported.set()
             self._on_report()
-        elif isinstance(message, Done):
+        elif isinstance(message, messages.Done):
             self._note(message.outcomes)
             # the agent answers only the newest wish, which includes every older one
             due = [waiting for gen, waiting in self._waiting.items() if gen <= message.gen and not waiting.done()]
@@ -334,14 +321,14 @@ class AgentHandle:
                 return
             for waiting in due:
                 waiting.set_result(message.outcomes)
-        elif isinstance(message, Gone):
+        elif isinstance(message, messages.Gone):
             self._note(message.outcomes)
             if self._gone is not None and not self._gone.done():
                 self._gone.set_result(message.outcomes)
-        elif isinstance(message, AgentLine):
+        elif isinstance(message, messages.AgentLine):
             self.log(f"{self._who}: {message.text}")
 
-    def _note(self, outcomes: tuple[Outcome, ...]) -> None:
+    def _note(self, outcomes: tuple[messages.Outcome, ...]) -> None:
         for outcome in outcomes:
             if not outcome.ok and self.outcomes.get(outcome.uuid) != outcome:
                 self.log(f"{self._who}: {outcome.uuid}: {outcome.text or outcome.code}")
@@ -371,7 +358,7 @@ class AgentHandle:
 
 async def read_once(
     cwd: Path, own_pids: tuple[int, ...] = (), within_s: float = 6.0, declared: DeclaredBoards | None = None
-) -> Readings:
+) -> messages.Readings:
     """This machine's boards, with what could be set on them, without a write; `mono_s` is 0 where the driver has not
     answered in time. Raises OSError where no agent can be started."""
     handle = AgentHandle(log=lambda _line: None, cwd=cwd, job="doctor", monitor=True, probing=True, declared=declared)

@@ -11,15 +11,7 @@ import msgspec
 
 from carbontui import protocol, units
 from carbontui.job.keeper.messages import Stop
-from carbontui.job.supervisor.core.effects import (
-    Effect,
-    Keep,
-    LogLine,
-    Record,
-    Replan,
-    SetLimit,
-    StartCalibration,
-)
+from carbontui.job.supervisor.core.effects import Effect, Keep, LogLine, Record, Replan, SetLimit, StartCalibration
 from carbontui.job.supervisor.core.planning import finish
 from carbontui.job.supervisor.core.rules import calibration, capabilities, site_claim, unload_rules
 from carbontui.job.supervisor.core.state import boards, forbidden, membership, override, progress, unloading

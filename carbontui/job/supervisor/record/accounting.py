@@ -348,11 +348,7 @@ class Accounting:
         )
 
     def _against(
-        self,
-        grams: float,
-        run_now: RunNow,
-        rest: tuple[float, float, float] | None,
-        nowcast: float | None,
+        self, grams: float, run_now: RunNow, rest: tuple[float, float, float] | None, nowcast: float | None
     ) -> dict[str, float | None]:
         """Run-now's grams so far and what is avoided; its grams by now, with the part of the rest that it would have
         done, and where on the clock its work so far ends."""

@@ -109,10 +109,7 @@ def _booked(job: store.Job, account: Accounting, rows: Sequence[Row], signal: st
         known = told.get("account")
         revised = {"account": {**known, "so_far": {**known["so_far"], **used}}} if known else {}
         excluded = msgspec.to_builtins(sums.excluded)
-        book.keep(
-            "accounts",
-            {**told, "gco2_g": new[0], "avoided_g": new[1], **revised, "excluded": excluded},
-        )
+        book.keep("accounts", {**told, "gco2_g": new[0], "avoided_g": new[1], **revised, "excluded": excluded})
     if not book.commit():
         raise OSError(book.fault)
     if new != old:
@@ -125,10 +122,7 @@ def _booked(job: store.Job, account: Accounting, rows: Sequence[Row], signal: st
 def _totals(account: Accounting, data: dict[str, Any]) -> Totals:
     """The account anew, with run-now as it was kept at the job's end."""
     return account.totals(
-        start_s=float(data["start_s"]),
-        run_now=accounts.kept(data),
-        nowcast=data.get("nowcast_g"),
-        gpus=0,
+        start_s=float(data["start_s"]), run_now=accounts.kept(data), nowcast=data.get("nowcast_g"), gpus=0
     )
 
 

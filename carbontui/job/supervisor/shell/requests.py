@@ -142,6 +142,8 @@ class Requests:
         match ask:
             case protocol.Cmd():
                 return await self.command(peer, ask)
+            case protocol.Sighting():
+                return await self.replanner.worker.read(ask)
             case protocol.Preview():
                 return await self.replanner.preview(ask)
             case protocol.StatusAsk():

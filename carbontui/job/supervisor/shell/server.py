@@ -225,6 +225,8 @@ class Server:
                 step = max(0, message.step - (peer.obs.start_step or 0))
                 peer.obs = msgspec.structs.replace(peer.obs, step=step)
             self.answers.rank_changed(peer, connected=True)
+        elif isinstance(message, protocol.Sighting):
+            self._receive_viewer(peer, message)
 
     def _receive_viewer(self, peer: Peer, message: protocol.FromPeer) -> None:
         if isinstance(message, protocol.View):

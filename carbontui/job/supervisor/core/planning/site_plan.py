@@ -29,11 +29,7 @@ def ahead(state: JobState, inputs: Inputs, boards: SiteBoards) -> Ahead | None:
     runs = itertools.groupby((slot for slot in slots if slot[0] and slot[1] > inputs.now_s), key=lambda slot: slot[0])
     return Ahead(
         levels=tuple(
-            LevelAhead(
-                claimed_w=watts[level.name],
-                drawn_w=known.charged_w(level) * known.pue,
-                speed=level.speed,
-            )
+            LevelAhead(claimed_w=watts[level.name], drawn_w=known.charged_w(level) * known.pue, speed=level.speed)
             for level in plan.table.values()
         ),
         work_s=left,

@@ -1,29 +1,33 @@
-"""The source of the functions that a thread is in: their syntax, what they assign, and how they were called."""
+"""The source of the functions that a thread of the training is in: their syntax, what they assign, how they are called.
+
+The training sends where it is (client/detection/sight.py); nothing here reads a file or a process.
+"""
 
 from __future__ import annotations
 
 import ast
-import linecache
-import os
-import sys
-import time
+import itertools
 from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, NamedTuple
 
-from carbontui.client.detection.places import Chain, Place, column_of
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+COLUMN_MAX = 2**31
 
-SIZE_MAX = 300_000
-"""Longer files are not read: parsing takes a second per megabyte, in which the training waits."""
-LIBRARIES = (
-    *("torch", "accelerate", "transformers", "lightning", "pytorch_lightning", "keras", "xgboost", "lightgbm"),
-    *("catboost", "hydra", "optuna", "omegaconf", "click", "typer"),
-)
-"""No loop of a training is in these."""
-STARTED = time.time()
-COMMAND = "<string>"
-"""The file name of what `python -c` runs."""
-Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
+
+class CodePlace(NamedTuple):
+    """A frame that is running, as the training says it."""
+
+    path: str
+    name: str
+    """Of its function; <module> outside of all."""
+    first: int
+    """The line where that begins."""
+    line: int
+    column: int | None
+    """None before Python 3.11."""
+    module: str
 
 
 class File:
@@ -34,9 +38,9 @@ class File:
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
         self._apart = _renumbered(tree)
-        self.functions: List[Function] = []
-        self.classes: Dict[str, ast.ClassDef] = {}
-        self.parents: Dict[ast.AST, ast.AST] = {}
+        self.functions: list[Function] = []
+        self.classes: dict[str, ast.ClassDef] = {}
+        self.parents: dict[ast.AST, ast.AST] = {}
         for node in ast.walk(tree):
             for child in ast.iter_child_nodes(node):
                 self.parents[child] = node
@@ -48,24 +52,23 @@ class File:
         switches = {(name, one.value) for name, one in given if isinstance(one, ast.Constant)}
         self.turned = {name for name, value in switches if value in (True, False) and (name, not value) in switches}
         """Names and attributes that are set to True and to False: what they are when is not known."""
-        self._assigned: Dict[ast.AST, Dict[str, List[Any]]] = {}
-        self._in_loops: Optional[Dict[str, List[Any]]] = None
+        self._assigned: dict[ast.AST, dict[str, list[Any]]] = {}
+        self._in_loops: dict[str, list[Any]] | None = None
 
     def line(self, line: int, column: int = 0) -> int:
         """The number here of a line as the interpreter counts it."""
         return line + bisect_right(self._apart, (line, column))
 
-    def at(self, place: Place) -> int:
+    def at(self, line: int, column: int | None) -> int:
         """The line of a place; 0 where another could be meant: before Python 3.11 only lines are known."""
-        column = column_of(place.code, place.instruction)
-        if column is None and self.line(place.line) != self.line(place.line, SIZE_MAX):
+        if column is None and self.line(line) != self.line(line, COLUMN_MAX):
             return 0
-        return self.line(place.line, column or 0)
+        return self.line(line, column or 0)
 
     def named(self, name: str) -> Iterator[Function]:
         return (one for one in self.functions if one.name == name)
 
-    def owner(self, function: ast.AST) -> Optional[ast.ClassDef]:
+    def owner(self, function: ast.AST) -> ast.ClassDef | None:
         """The class of a method."""
         parent = self.parents.get(function)
         return parent if isinstance(parent, ast.ClassDef) else None
@@ -75,7 +78,7 @@ class File:
             node = self.parents[node]
             yield node
 
-    def assigned(self, function: ast.AST) -> Dict[str, List[Any]]:
+    def assigned(self, function: ast.AST) -> dict[str, list[Any]]:
         """What is assigned in a function: by name (`self.name` for its attributes) the expressions, None for what
         cannot be one."""
         known = self._assigned.get(function)
@@ -86,7 +89,7 @@ class File:
                     known.setdefault(name, []).append(value)
         return known
 
-    def set_in_loops(self) -> Dict[str, List[Any]]:
+    def set_in_loops(self) -> dict[str, list[Any]]:
         """What loops of the module itself assign to its names, as in `assigned`."""
         if self._in_loops is None:
             self._in_loops = {}
@@ -98,39 +101,24 @@ class File:
         return self._in_loops
 
 
-def _renumbered(tree: ast.Module) -> List[Tuple[int, int]]:
+def _renumbered(tree: ast.Module) -> list[tuple[int, int]]:
     """Number a tree's lines anew; where the statements begin that are not the first of their line. `if x: y` is one."""
-    nodes: List[Any] = [one for one in ast.walk(tree) if hasattr(one, "lineno")]
+    nodes: list[Any] = [one for one in ast.walk(tree) if hasattr(one, "lineno")]
     within = [one.body[0] for one in nodes if isinstance(one, ast.If)]
     starts = sorted((one.lineno, one.col_offset) for one in nodes if isinstance(one, ast.stmt) and one not in within)
-    apart = [after for before, after in zip(starts, starts[1:]) if before[0] == after[0]]
+    apart = [after for before, after in itertools.pairwise(starts) if before[0] == after[0]]
     for one in nodes if apart else ():
         ends = one.end_lineno + bisect_right(apart, (one.end_lineno, one.end_col_offset - 1))
         one.lineno, one.end_lineno = one.lineno + bisect_right(apart, (one.lineno, one.col_offset)), ends
     return apart
 
 
-_files: Dict[str, Optional[File]] = {}
-
-
-def read(name: str, space: Dict[str, Any]) -> Optional[File]:
-    """The file of this name; None for one that cannot be read, or was changed since this process began."""
-    if name not in _files:
-        _files[name] = None
-        try:
-            if not os.path.exists(name) or os.stat(name).st_mtime <= STARTED + 1:
-                text = _command() if name == COMMAND else "".join(linecache.getlines(name, space))
-                if 0 < len(text) < SIZE_MAX:
-                    _files[name] = File(ast.parse(text))
-        except (OSError, SyntaxError, ValueError, RecursionError):
-            pass
-    return _files[name]
-
-
-def _command() -> str:
-    """What `python -c` was given; '' for another start."""
-    words, behind = getattr(sys, "orig_argv", []), len(sys.argv)
-    return words[-behind] if sys.argv[:1] == ["-c"] and words[-behind - 1 : -behind][0].endswith("c") else ""
+def parsed(text: str) -> File | None:
+    """None for what this Python cannot parse."""
+    try:
+        return File(ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError):
+        return None
 
 
 def own(function: ast.AST) -> Iterator[ast.AST]:
@@ -163,7 +151,7 @@ def last(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def _assignments(node: ast.AST) -> Iterator[Tuple[str, Any]]:
+def _assignments(node: ast.AST) -> Iterator[tuple[str, Any]]:
     if isinstance(node, ast.Assign):
         for target in node.targets:
             yield from _unpacked(target, node.value)
@@ -177,7 +165,7 @@ def _assignments(node: ast.AST) -> Iterator[Tuple[str, Any]]:
         yield from _unpacked(node.target, node.value)
 
 
-def _unpacked(target: ast.AST, value: Optional[ast.AST]) -> Iterator[Tuple[str, Any]]:
+def _unpacked(target: ast.AST, value: ast.AST | None) -> Iterator[tuple[str, Any]]:
     if isinstance(target, (ast.Tuple, ast.List)):
         parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
         same = len(parts) == len(target.elts) and not any(
@@ -197,51 +185,47 @@ class Scope:
     """A function at work, or a module: what its names mean."""
 
     file: File
-    function: Optional[ast.AST]
-    space: Dict[str, Any]
+    function: ast.AST | None
+    space: Any
+    """The names of its module, as a Described."""
     line: int = 0
-    caller: Optional[Scope] = None
-    call: Optional[ast.Call] = None
+    caller: Scope | None = None
+    call: ast.Call | None = None
 
     @property
     def body(self) -> ast.AST:
         return self.file.tree if self.function is None else self.function
 
 
-def scopes(chain: Chain) -> List[Scope]:
-    """The functions at work whose source is known, the outermost first."""
-    found: List[Scope] = []
-    caller: Optional[Scope] = None
+def scopes(chain: Sequence[CodePlace], files: Mapping[str, File], spaces: Mapping[str, Any]) -> list[Scope]:
+    """The functions at work whose source is known, the outermost first, of a chain with the innermost first."""
+    found: list[Scope] = []
+    caller: Scope | None = None
     for place in reversed(chain):
-        name, path, module = place.code.co_name, place.code.co_filename, str(dict.get(place.space, "__name__"))
-        if name == "<module>" and module == "__main__":  # what is around it only starts it: a debugger, a notebook
-            found, caller = [], None
-        library = module.partition(".")[0] in LIBRARIES
-        no_file = path.startswith("<") and (path, module) != (COMMAND, "__main__")
-        file = None if library or no_file else read(path, place.space)
-        if file is None or (name.startswith("<") and name != "<module>"):
+        file = files.get(place.path)
+        if file is None:
             continue
-        function: Optional[Function] = None
-        line = file.at(place)
+        function: Function | None = None
+        line = file.at(place.line, place.column)
         if not line:
             return []
-        if name != "<module>":
-            first = file.line(place.code.co_firstlineno)
-            same = [one for one in file.named(name) if first in _first_lines(one)]
+        if place.name != "<module>":
+            first = file.line(place.first)
+            same = [one for one in file.named(place.name) if first in _first_lines(one)]
             if not same:
                 continue
             function = same[0]
         call = _call(caller, file, function) if caller is not None and function is not None else None
-        caller = Scope(file, function, place.space, line, caller, call)
+        caller = Scope(file, function, spaces[place.module], line, caller, call)
         found.append(caller)
     return found
 
 
-def _first_lines(function: Function) -> Tuple[int, ...]:
+def _first_lines(function: Function) -> tuple[int, ...]:
     return function.lineno, *(one.lineno for one in function.decorator_list)
 
 
-def _call(caller: Scope, file: File, function: Function) -> Optional[ast.Call]:
+def _call(caller: Scope, file: File, function: Function) -> ast.Call | None:
     """The call by which `caller` has come to this function."""
     names = {function.name}
     owner = file.owner(function)

@@ -8,76 +8,17 @@ from __future__ import annotations
 
 import ast
 import math
-from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from carbontui.client.detection.ahead import around, fits_of, follows, stops
-from carbontui.client.detection.conditions import (
-    ENDLESS,
-    WRAPPERS,
-    chosen,
-    each_step,
-    every_of,
-    every_so_many,
-    is_count,
-    on_condition,
-    parts_of,
-    span_of,
-)
-from carbontui.client.detection.places import Chain, watch
-from carbontui.client.detection.source import Scope, dotted, last, lines, own, scopes
-from carbontui.client.detection.values import UNKNOWN, MadeOf, Reader, length
-from carbontui.client.readonly import attributes, is_number, truth
+from carbontui.client.detection.work import ENDLESS, LoopAround, LoopBound, Nest, StepCounter, reached
+from carbontui.client.readonly import is_number
+from carbontui.job.worker import conditions
+from carbontui.job.worker.source import Scope, dotted, last, lines, own
+from carbontui.job.worker.values import UNKNOWN, Described, MadeOf, Reader, truth
 
 FOLDS = ("KFold", "StratifiedKFold", "GroupKFold", "StratifiedGroupKFold", "TimeSeriesSplit", "ShuffleSplit")
 """Splitters of scikit-learn whose first argument is the number of folds."""
-
-
-class LoopAround(NamedTuple):
-    """One loop around a place. times: None if not known; at_most: something may end it earlier."""
-
-    line: int
-    times: Optional[int]
-    at_most: bool = False
-    text: str = ""
-
-
-class LoopBound(NamedTuple):
-    """Depth `to` is reached `times` times at most in one run of depth `of`."""
-
-    of: int
-    to: int
-    times: int
-    exact: bool = True
-    """False if it is not known from which number it is counted."""
-    text: str = ""
-
-
-class StepCounter(NamedTuple):
-    """A number of a module that counts the steps: what it is at the last one, and by how much it goes up."""
-
-    space: Dict[str, Any]
-    name: str
-    end: int
-    by: int
-    text: str = ""
-
-
-class Nest(NamedTuple):
-    """The loops around a place, the outermost first."""
-
-    loops: Tuple[LoopAround, ...] = ()
-    bounds: Tuple[LoopBound, ...] = ()
-    ahead: Tuple[Tuple[Scope, ast.AST], ...] = ()
-    """The statements behind these loops that train too."""
-    more: bool = False
-    """There may be more steps than the loops say."""
-    key: Tuple[Any, ...] = ()
-    """The stage of the command: changes where the training goes on in another place."""
-    counters: Tuple[StepCounter, ...] = ()
-    share: int = 1
-    """Batches that a step is made of, where the code says so."""
-    sometimes: bool = False
-    """A step is made on a condition that cannot be followed."""
 
 
 class _Level(NamedTuple):
@@ -85,29 +26,23 @@ class _Level(NamedTuple):
     node: ast.AST
 
 
-def nest(chain: Chain, reader: Reader, *, fits: bool = False) -> Nest:
-    """The loops around the innermost frame of this chain; `fits`: that calls a framework's training."""
-    stack = scopes(chain)
-    return nest_of(stack, reader, frozenset().union(*map(fits_of, stack if fits else ())))
-
-
-def nest_of(stack: List[Scope], reader: Reader, fits: FrozenSet[str] = frozenset()) -> Nest:
+def nest_of(stack: list[Scope], reader: Reader, fits: frozenset[str] = frozenset()) -> Nest:
     """The loops around the present line of the last of these functions, which have called each other; calls of a name
     among `fits` train too."""
-    levels: List[_Level] = []
-    depths: Dict[int, int] = {}
+    levels: list[_Level] = []
+    depths: dict[int, int] = {}
     for number, scope in enumerate(stack):
         callee = stack[number + 1].function if number + 1 < len(stack) else None
-        levels += [_Level(scope, node) for node in around(scope, callee)]
+        levels += [_Level(scope, node) for node in conditions.around(scope, callee)]
         depths[id(scope)] = len(levels)
-    bounds: List[LoopBound] = []
-    counters: List[StepCounter] = []
+    bounds: list[LoopBound] = []
+    counters: list[StepCounter] = []
     loops = []
-    picked = [chosen(scope, node, reader) for scope, node in levels]
+    picked = [conditions.chosen(scope, node, reader) for scope, node in levels]
     followed = [test for found in picked if found is not None for test in found[1]]
-    share = every_so_many(stack, reader, followed)
+    share = conditions.every_so_many(stack, reader, followed)
     more = False
-    for depth, (level, found) in enumerate(zip(levels, picked)):
+    for depth, (level, found) in enumerate(zip(levels, picked, strict=False)):
         ends = _Ends(stack, levels, depths, reader, share)
         loop = ends.loop(depth, level)
         at_most = loop.at_most and isinstance(level.node, ast.For)  # a comprehension's conditions are all followed
@@ -117,44 +52,34 @@ def nest_of(stack: List[Scope], reader: Reader, fits: FrozenSet[str] = frozenset
         counters += ends.counters
     first = levels[0] if levels else None
     outside = stack[: stack.index(first.scope)] if first else stack
-    key = tuple((id(scope.body), scope.line) for scope in outside)
-    key += ((id(first.scope.body), getattr(first.node, "lineno", 0)),) if first else ()
+    key = [(one.space.name, getattr(one.function, "lineno", 0), one.line) for one in outside]
+    if first is not None:
+        at = getattr(first.scope.function, "lineno", 0), getattr(first.node, "lineno", 0)
+        key.append((first.scope.space.name, *at))
     ahead = tuple(
-        (scope, one) for scope in [*outside, *([first.scope] if first else [])] for one in follows(scope, fits)
+        (scope, one)
+        for scope in [*outside, *([first.scope] if first else [])]
+        for one in conditions.follows(scope, fits)
     )
     inside = stack[stack.index(first.scope) :] if first else []
-    sometimes = any(on_condition(scope, reader, followed) for scope in inside)
-    return Nest(tuple(loops), tuple(bounds), ahead, more, key, tuple(counters), share, sometimes)
+    sometimes = any(conditions.on_condition(scope, reader, followed) for scope in inside)
+    return Nest(tuple(loops), tuple(bounds), tuple(counters), more, str(key), share, sometimes, ahead)
 
 
-def certain(nest_: Nest) -> bool:
-    """Whether nothing may end these loops earlier."""
-    sometimes = nest_.sometimes or any(one.at_most for one in nest_.loops)
-    return not sometimes and all(one.exact for one in nest_.bounds)
-
-
-def reached(nest_: Nest, depth: int) -> Optional[float]:
-    """How often this depth is reached in all; None if that is not known."""
-    times: List[float] = [1.0]
-    for d in range(1, depth + 1):
-        own_ = nest_.loops[d - 1].times
-        most = times[d - 1] * own_ if own_ is not None else math.inf
-        for bound in nest_.bounds:
-            if bound.to == d and bound.of < d:
-                most = min(most, times[bound.of] * bound.times)
-        times.append(most)
-    return times[depth] if math.isfinite(times[depth]) and times[depth] < ENDLESS * 100 else None
+def _turns(test: ast.AST) -> bool:
+    """Whether this is `self.stop` or the like, which is no option: it is False until it ends something."""
+    return last(test).lstrip("_").startswith(("stop", "should_stop"))
 
 
 class _Ends:
     """What ends one loop."""
 
     def __init__(
-        self, stack: List[Scope], levels: List[_Level], depths: Dict[int, int], reader: Reader, share: int
+        self, stack: list[Scope], levels: list[_Level], depths: dict[int, int], reader: Reader, share: int
     ) -> None:
         self.stack, self.levels, self.depths, self.reader, self.share = stack, levels, depths, reader, share
-        self.bounds: List[LoopBound] = []
-        self.counters: List[StepCounter] = []
+        self.bounds: list[LoopBound] = []
+        self.counters: list[StepCounter] = []
         self.at_most = False
         self.more = False
         """Of the optimizers some are stepped on a condition, perhaps one of them twice."""
@@ -162,11 +87,11 @@ class _Ends:
 
     def loop(self, depth: int, level: _Level) -> LoopAround:
         scope, node = level
-        times: Optional[float] = None
+        times: float | None = None
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.While):
-            for part in parts_of(node.test, ast.And):
-                read = [(one, self.reader.value(scope, one)) for one in parts_of(part, ast.Or)]
+            for part in conditions.parts_of(node.test, ast.And):
+                read = [(one, self.reader.value(scope, one)) for one in conditions.parts_of(part, ast.Or)]
                 ways = [one for one, value in read if truth(value) is not False]
                 if len(ways) == 1 and self._compared(scope, ways[0], stops=False):
                     continue
@@ -181,13 +106,14 @@ class _Ends:
             generators = node.generators  # type: ignore[attr-defined]
             times = math.prod(self.times(scope, one.iter) or math.inf for one in generators)
             self.at_most = any(one.ifs for one in generators)
-        for test in stops(node):
-            for part in parts_of(test, ast.Or):
-                every = parts_of(part, ast.And)
-                if any(not isinstance(one, ast.Compare) and self.reader.value(scope, one) is False for one in every):
+        for test in conditions.stops(node):
+            for part in conditions.parts_of(test, ast.Or):
+                every = conditions.parts_of(part, ast.And)
+                off = [one for one in every if not isinstance(one, ast.Compare) and not _turns(one)]
+                if any(self.reader.value(scope, one) is False for one in off):
                     continue  # an option that is off
                 known = [self._compared(scope, one, stops=True) for one in every]
-                if not any(known) and self.reader.value(scope, part) is not False:
+                if not any(known) and (_turns(part) or self.reader.value(scope, part) is not False):
                     self.at_most = True
         heads = [getattr(node, "iter", None), *(one.iter for one in getattr(node, "generators", ()))]
         text = " x ".join(ast.unparse(one) for one in heads if one is not None)
@@ -200,11 +126,11 @@ class _Ends:
         bases = [one.func.value for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr == "step"]
         return any(isinstance(one, ast.Name) and one.id in targets for base in bases for one in ast.walk(base))
 
-    def times(self, scope: Scope, node: ast.AST, depth: int = 0) -> Optional[float]:
+    def times(self, scope: Scope, node: ast.AST, depth: int = 0) -> float | None:
         """How many times a for statement runs over this."""
         if isinstance(node, ast.Call) and depth < 8:
             name = last(node.func)
-            if name in WRAPPERS and node.args:
+            if name in conditions.WRAPPERS and node.args:
                 return self.times(scope, node.args[0], depth + 1)
             if name == "zip":
                 known = [times for one in node.args if (times := self.times(scope, one, depth + 1)) is not None]
@@ -219,33 +145,33 @@ class _Ends:
             given = [one for one in scope.file.assigned(scope.function).get(node.id, []) if one is not None]
             if len(given) == 1 and isinstance(given[0], ast.Call) and depth < 8:
                 return self.times(scope, given[0], depth + 1)  # bar = tqdm(range(...))
-        if type(value).__name__.lower().startswith("tqdm"):
-            value = attributes(value).get("iterable", UNKNOWN)
-        if (sized := length(value)) is not None:
+        if type(value) is Described and value.name.lower().startswith("tqdm"):
+            value = value.get("iterable", UNKNOWN)
+        if (sized := self.reader.length(value)) is not None:
             return float(sized)
-        if (span := span_of(scope, node, self.reader)) is not None:
-            self.at_most = watch.resumed  # it begins where a checkpoint says
+        if (span := conditions.span_of(scope, node, self.reader)) is not None:
+            self.at_most = self.reader.sighted.resumed  # it begins where a checkpoint says
             return float(len(span))
         return self._yields(scope, node) if isinstance(node, ast.Call) else None
 
-    def _folds(self, scope: Scope, splitter: ast.expr) -> Optional[float]:
+    def _folds(self, scope: Scope, splitter: ast.expr) -> float | None:
         """How many folds a splitter of scikit-learn's makes."""
         made = self.reader.value(scope, splitter)
         call = made.call if type(made) is MadeOf else None
-        if (last(call.func) if call else type(made).__name__) not in FOLDS:
+        if (last(call.func) if call else getattr(made, "name", "")) not in FOLDS:
             return None
         count = self.reader.value(scope, ast.Attribute(splitter, "n_splits", ast.Load()))
         if call and call.args:
             count = self.reader.value(made.scope, call.args[0])
-        return float(count) if is_count(count) else None
+        return float(count) if conditions.is_count(count) else None
 
-    def _yields(self, scope: Scope, call: ast.Call) -> Optional[float]:
+    def _yields(self, scope: Scope, call: ast.Call) -> float | None:
         """How much a generator of the file gives."""
         functions = list(scope.file.named(last(call.func)))
         made = [node for one in functions for node in own(one) if isinstance(node, ast.Yield)]
         return self._made_in(scope, call, functions[0], made[0]) if len(functions) == len(made) == 1 else None
 
-    def _made_in(self, scope: Scope, call: Optional[ast.Call], function: ast.AST, node: ast.AST) -> Optional[float]:
+    def _made_in(self, scope: Scope, call: ast.Call | None, function: ast.AST, node: ast.AST) -> float | None:
         """How often a function comes to this node of it in one call."""
         inside = Scope(scope.file, function, scope.space, node.lineno, scope, call)  # type: ignore[attr-defined]
         found = nest_of([inside], self.reader)
@@ -285,7 +211,7 @@ class _Ends:
             return False
         if type(n) is float and n == math.inf:
             return True
-        known = is_count(n)
+        known = conditions.is_count(n)
         for depth, (where, node) in enumerate(self.levels):
             own_name = isinstance(node, ast.For) and name in {last(one) for one in ast.walk(node.target)}
             if own_name and where.function is scope.function and known:  # the loop's own variable
@@ -309,7 +235,7 @@ class _Ends:
                 live = where.function is None and type(where.space.get(name)) is int
                 if live and reset == 0 and to == len(self.levels):
                     last_one = int(n) - extra + grows * (more + late - after)
-                    self.counters.append(StepCounter(where.space, name, last_one, by, self.text))
+                    self.counters.append(StepCounter(where.space.name, name, last_one, by, self.text))
                     return True
                 times = math.ceil((n - extra - (begins or 0) + (grows if more else 0)) / by) + late
                 self.bounds.append(LoopBound(reset, to, max(1, times), begins is not None, self.text))
@@ -340,7 +266,7 @@ class _Ends:
             if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)):
                 break
             beside = isinstance(one, ast.If) and not lines([*one.body, *one.orelse], where.line)
-            if beside and not each_step(where, one.test, self.reader):  # type: ignore[attr-defined]
+            if beside and not conditions.each_step(where, one.test, self.reader):  # type: ignore[attr-defined]
                 return True
         given = (one for one in own(where.body) if isinstance(one, ast.Assign) and one is not node)
         whole = dotted(getattr(node, "target", None) or node.targets[0])  # type: ignore[attr-defined]
@@ -349,7 +275,7 @@ class _Ends:
 
     def _start_of(self, scope: Scope, iterated: ast.AST, name: str) -> int:
         """The first value of a loop's variable."""
-        given: List[ast.expr] = []
+        given: list[ast.expr] = []
         if isinstance(iterated, ast.Call):
             called = last(iterated.func)
             if called == "enumerate":
@@ -361,7 +287,11 @@ class _Ends:
 
     def _beside(self, where: Scope, node: ast.AST) -> bool:
         """Whether this line is run with each step, where a step is made of several batches."""
-        every = [one for one in own(where.body) if isinstance(one, ast.If) and every_of(where, one.test, self.reader)]
+        every = [
+            one
+            for one in own(where.body)
+            if isinstance(one, ast.If) and conditions.every_of(where, one.test, self.reader)
+        ]
         around = [one for one in every if lines(one.body, where.line)]
         return all(lines(one.body, node.lineno) for one in around)  # type: ignore[attr-defined]
 
@@ -371,9 +301,9 @@ class _Ends:
         before = self.depths[id(scope)] - len(inside)
         return before + sum(lines(getattr(level.node, "body", []), line) for level in inside)
 
-    def _reset(self, scope: Scope, where: Scope, name: str, to: int) -> Tuple[int, Optional[int]]:
+    def _reset(self, scope: Scope, where: Scope, name: str, to: int) -> tuple[int, int | None]:
         """At which depth a counter is set anew, and to what; None where that cannot be said."""
-        found: List[Tuple[int, Scope, Optional[ast.AST]]] = []
+        found: list[tuple[int, Scope, ast.AST | None]] = []
         for one in dict.fromkeys((where, scope, *self.stack)):
             found = found or [
                 (depth, one, value)
@@ -395,7 +325,7 @@ class _Ends:
         return depth, int(start) if is_number(start) else None
 
 
-def _given(node: Any, name: str) -> Iterator[Optional[ast.AST]]:
+def _given(node: Any, name: str) -> Iterator[ast.AST | None]:
     """What this statement sets a variable of this name to; None where the source does not say it."""
     if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
         return
@@ -410,7 +340,7 @@ def _given(node: Any, name: str) -> Iterator[Optional[ast.AST]]:
             yield value
 
 
-def _grows(scope: Scope, node: ast.AST, name: str, reader: Reader) -> Optional[int]:
+def _grows(scope: Scope, node: ast.AST, name: str, reader: Reader) -> int | None:
     """By how much this statement lets a counter of this name go up."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and last(node.target) == name:
         by = reader.value(scope, node.value)
@@ -420,4 +350,4 @@ def _grows(scope: Scope, node: ast.AST, name: str, reader: Reader) -> Optional[i
         by = reader.value(scope, node.value.right)
     else:
         return None
-    return int(by) if is_count(by) else None
+    return int(by) if conditions.is_count(by) else None

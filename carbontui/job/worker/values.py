@@ -1,45 +1,43 @@
 """What an expression of a script comes to, read from its source: no code of the script is run, no variable of a
 running function is read.
 
-A name of a module has its present value. Inside a function a name is what it was assigned, a parameter what the
-caller passed, an attribute of self what the class's methods assign to it; what cannot be followed is looked up among
-the settings by its name.
+A name of a module has the value that the training has sent (client/detection/sight.py). Inside a function a name is
+what it was assigned, a parameter what the caller passed, an attribute of self what the class's methods assign to it;
+what cannot be followed is looked up among the settings by its name.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
-import inspect
 import math
 import operator
-import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any
 
-from carbontui.client.detection import settings
-from carbontui.client.detection.places import watch
-from carbontui.client.detection.source import Scope, last, own
-from carbontui.client.readonly import BUILTIN, is_number, length_of, plain, truth
+from msgspec import Struct
+
+from carbontui.client.readonly import is_number
+from carbontui.job.worker.source import CodePlace, Scope, last, own
 
 DEPTH_MAX = 40
 UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "UNKNOWN", "__bool__": lambda self: False})()
+_PLAIN = (int, float, str, bytes, range, type(None))
 _LIKE_RANGE = ("trange", "arange", "randperm", "permutation")
 """Of libraries: the numbers below their argument, in some order."""
-_CALLS: Dict[str, Callable[..., Any]] = {
+_CALLS: dict[str, Callable[..., Any]] = {
     **{one.__name__: one for one in (int, float, min, max, round, abs, range, sum, math.ceil, math.floor)},
     **{one.__name__: one for one in (bool, tuple, list)},
     **dict.fromkeys(_LIKE_RANGE, range),
 }
-_OPERATORS: Dict[type, Callable[[Any, Any], Any]] = {
+_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
     ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le,
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Is: operator.is_, ast.IsNot: operator.is_not,
     ast.In: lambda one, of: one in of, ast.NotIn: lambda one, of: one not in of,
 }  # fmt: skip
-_AT_WORK = ("__call__", "step", "update")
-"""Methods of objects that turn their own switches, as those for early stopping do; a dict of options is none."""
 
 
 @dataclass(eq=False)
@@ -50,23 +48,86 @@ class MadeOf:
     scope: Scope
 
 
-def length(value: Any) -> Optional[int]:
-    """Batches of a loader, or of the last that this call has made; as `length_of` of others."""
-    if type(value) is not MadeOf:
-        return length_of(value)
-    call, scope = value.call, value.scope
-    made = [one for one in list(watch.made) if one[0].space is scope.space]
-    here = (one for one in reversed(made) if call.lineno <= scope.file.at(one[0]) <= (call.end_lineno or 0))
-    return next((then if (now := length_of(loader())) is None else now for _, loader, then in here), None)
+class Described(dict[Any, Any]):
+    """An object, a dict or a module of the training, as far as it could be read: what is in it, by name."""
+
+    name = ""
+    """Of its type, or its own."""
+    length: int | None = None
+    truth: bool | None = None
+    kinds: Sequence[str] = ()
+    """table, module, callable, works: its methods may turn its switches."""
+
+
+def value_of(given: Any) -> Any:
+    """A value from what the training says of it."""
+    if type(given) is list:
+        return tuple(given)
+    if type(given) is not dict:
+        return given
+    if "number" in given:
+        return float(given["number"])
+    if "range" in given:
+        return range(*given["range"])
+    made = Described()
+    made.name, made.length, made.truth, made.kinds = given["name"], given["length"], given["truth"], given["kinds"]
+    return made
+
+
+def plain(*values: Any) -> bool:
+    """Whether these are numbers, texts, and what consists of such."""
+    return all(plain(*one) if type(one) is tuple else isinstance(one, _PLAIN) for one in values)
+
+
+def truth(value: Any) -> bool | None:
+    """Whether a value counts as true; None where that is not known."""
+    return None if value is UNKNOWN else value.truth if type(value) is Described else bool(value)
+
+
+class Sighted(Struct, frozen=True):
+    """What the training saw, by client/detection/sight.py."""
+
+    chain: tuple[CodePlace, ...] = ()
+    """The frames that are running, the innermost first."""
+    fits: bool = False
+    """The innermost calls a framework's training."""
+    files: dict[str, str] = {}
+    """SHA-256 of each file's text, by path."""
+    texts: dict[str, str] = {}
+    """The text of a file that could not be read here: deflated, base64."""
+    values: tuple[tuple[tuple[str | float, ...], Any], ...] = ()
+    """Of the modules' names and what is in them: path and value, the outer ones first."""
+    settings: tuple[tuple[tuple[str, ...], float | int], ...] = ()
+    """The numbers in its settings, with where they are."""
+    made: tuple[tuple[str, int, int | None, int], ...] = ()
+    """Its last loaders: module, line and column in which each was made, and its batches."""
+    resumed: bool = False
+    """An optimizer has been given an earlier one's state."""
+
+    def setting(self, path: tuple[str, ...]) -> Any:
+        """The number at the end of this path in any of the settings; UNKNOWN of none, and of several that differ."""
+        found = {value for where, value in self.settings if where[-len(path) :] == path}
+        return found.pop() if len(found) == 1 else UNKNOWN
 
 
 class Reader:
     """Finds what expressions come to. `given`: what names of a function are taken to be."""
 
-    def __init__(self, given: Optional[Dict[Tuple[ast.AST, str], Any]] = None) -> None:
-        self.given = given or {}
+    def __init__(self, sighted: Sighted, given: dict[tuple[ast.AST, str], Any] | None = None) -> None:
+        self.sighted, self.given = sighted, given or {}
 
-    def value(self, scope: Scope, node: Optional[ast.AST], depth: int = 0) -> Any:
+    def length(self, value: Any) -> int | None:
+        """How many parts it has: a call's are the batches of the last loader that it has made."""
+        if type(value) is MadeOf:
+            call, scope = value.call, value.scope
+            made = (one for one in reversed(self.sighted.made) if one[0] == scope.space.name)
+            lines = ((scope.file.at(line, column), batches) for _, line, column, batches in made)
+            return next((batches for line, batches in lines if call.lineno <= line <= (call.end_lineno or 0)), None)
+        if type(value) is Described:
+            return value.length
+        return len(value) if type(value) in (range, tuple, str, dict) else None
+
+    def value(self, scope: Scope, node: ast.AST | None, depth: int = 0) -> Any:
         """The value of an expression, UNKNOWN where it cannot be said."""
         if node is None or depth > DEPTH_MAX:
             return UNKNOWN
@@ -90,7 +151,7 @@ class Reader:
     _list = _tuple
 
     def _dict(self, scope: Scope, node: ast.Dict, depth: int) -> Any:
-        return {key.value: self.value(scope, value, depth) for key, value in zip(node.keys, node.values)
+        return {key.value: self.value(scope, value, depth) for key, value in zip(node.keys, node.values, strict=False)
                 if isinstance(key, ast.Constant)}  # fmt: skip
 
     def _binop(self, scope: Scope, node: ast.BinOp, depth: int) -> Any:
@@ -123,9 +184,10 @@ class Reader:
 
     def _compare(self, scope: Scope, node: ast.Compare, depth: int) -> Any:
         left = self.value(scope, node.left, depth)
-        for kind, part in zip(map(type, node.ops), node.comparators):
+        for kind, part in zip(map(type, node.ops), node.comparators, strict=False):
             right = self.value(scope, part, depth)
-            if left is UNKNOWN or right is UNKNOWN or not (kind in (ast.Is, ast.IsNot) or plain(left, right)):
+            same = kind in (ast.Is, ast.IsNot) and (left is None or right is None)
+            if left is UNKNOWN or right is UNKNOWN or not (same or plain(left, right)):
                 return UNKNOWN
             if not _OPERATORS[kind](left, right):
                 return False
@@ -200,11 +262,13 @@ class Reader:
                     return value
         if any(isinstance(one, ast.Starred) for one in passed):
             return UNKNOWN
-        defaults = dict(zip(reversed(names), reversed(args.defaults)))
-        defaults.update({one.arg: value for one, value in zip(args.kwonlyargs, args.kw_defaults) if value})
+        defaults = dict(zip(reversed(names), reversed(args.defaults), strict=False))
+        defaults.update(
+            {one.arg: value for one, value in zip(args.kwonlyargs, args.kw_defaults, strict=False) if value}
+        )
         return self.value(Scope(scope.file, None, scope.space), defaults[name], depth) if name in defaults else UNKNOWN
 
-    def _made(self, scope: Scope) -> Tuple[Optional[ast.Call], Optional[Scope]]:
+    def _made(self, scope: Scope) -> tuple[ast.Call | None, Scope | None]:
         """The only call of this __init__'s class in its file."""
         owner = scope.file.owner(scope.function) if scope.function is not None else None
         names = {owner.name} if owner is not None else set()
@@ -253,8 +317,8 @@ class Reader:
         base, key = self.value(scope, node.value, depth), self.value(scope, node.slice, depth)
         if key is UNKNOWN:
             return UNKNOWN
-        if issubclass(type(base), dict) and plain(key):
-            return dict.get(base, key, UNKNOWN)
+        if isinstance(base, dict) and plain(key):
+            return base.get(key, UNKNOWN)
         if type(base) in (list, tuple, str):
             return base[key]
         value = self._part(base, key, depth) if type(key) is str else UNKNOWN
@@ -265,23 +329,25 @@ class Reader:
         if any(isinstance(one, ast.Starred) for one in node.args):
             return UNKNOWN
         if name == "len" and len(node.args) == 1:
-            known = length(self.value(scope, node.args[0], depth))
+            known = self.length(self.value(scope, node.args[0], depth))
             return UNKNOWN if known is None else known
         if isinstance(node.func, ast.Attribute):
             base = self.value(scope, node.func.value, depth)
-            if name == "size" and type(base).__module__ in BUILTIN:
-                return int(base.shape[self.value(scope, node.args[0], depth)])
-            if name == "get" and issubclass(type(base), dict):
+            if name == "size" and type(base) is Described:
+                return base["shape"][self.value(scope, node.args[0], depth)]
+            if name == "get" and _is_table(base):
                 args = [self.value(scope, one, depth) for one in node.args]
-                return dict.get(base, *args) if plain(*args[:1]) else UNKNOWN
-            if name in ("items", "keys", "values") and issubclass(type(base), dict):
-                return tuple(dict.keys(base))
+                return base.get(*args) if plain(*args[:1]) else UNKNOWN
+            if name in ("items", "keys", "values") and _is_table(base):
+                return base
             methods = [one for one in scope.file.named(name) if scope.file.owner(one) is not None]
             returns = [one for method in methods for one in own(method) if isinstance(one, ast.Return)]
             if len(methods) == len(returns) == 1:
                 inside = Scope(scope.file, methods[0], scope.space, 0, scope, node)
                 return self.value(inside, returns[0].value, depth)
-        own_name = name not in ("ceil", "floor", *_LIKE_RANGE) and callable(scope.space.get(name))
+        own_name = name not in ("ceil", "floor", *_LIKE_RANGE) and "callable" in getattr(
+            scope.space.get(name), "kinds", ()
+        )
         if name in _CALLS and not own_name:
             args = [self.value(scope, one, depth) for one in node.args]
             return _CALLS[name](*args) if plain(*args) else UNKNOWN
@@ -295,22 +361,13 @@ class Reader:
         return UNKNOWN
 
     def _part(self, base: Any, name: str, depth: int) -> Any:
-        """An attribute of a value, without running code of its class."""
+        """An attribute of a value."""
         if base is UNKNOWN or base is None:
             return UNKNOWN
         if type(base) is MadeOf:
             return self._of_made(base, name, depth)
-        if issubclass(type(base), dict) and (value := dict.get(base, name, UNKNOWN)) is not UNKNOWN:
-            return value
-        if type(base).__module__.split(".")[0] in ("omegaconf", "absl", "ml_collections"):
-            own = settings.resolvers and sys.modules["omegaconf"].OmegaConf.is_interpolation(base, name)
-            return UNKNOWN if own else getattr(base, name)
-        if name == "shape" and type(base).__module__.split(".")[0] in ("torch", "numpy"):
-            return tuple(base.shape)
-        value = inspect.getattr_static(base, name, UNKNOWN)
-        if type(value) is bool and any(hasattr(type(base), one) for one in _AT_WORK):
-            return UNKNOWN
-        return UNKNOWN if hasattr(type(value), "__get__") and not issubclass(type(value), type) else value
+        value = base.get(name, UNKNOWN) if isinstance(base, dict) else UNKNOWN
+        return UNKNOWN if type(value) is bool and "works" in getattr(base, "kinds", ()) else value
 
     def _of_made(self, made: MadeOf, name: str, depth: int) -> Any:
         """An attribute of a new object: passed by name, set by its __init__, or its class's default."""
@@ -329,23 +386,28 @@ class Reader:
             if value is None or [one.name for one in set_in] != ["__init__"]:
                 return UNKNOWN  # it changes
             return self.value(Scope(scope.file, set_in[0], scope.space, 0, scope, made.call), value, depth)
-        return inspect.getattr_static(scope.space.get(kind), name, UNKNOWN) if kind != "dict" else UNKNOWN
+        made_by = scope.space.get(kind)
+        return made_by.get(name, UNKNOWN) if type(made_by) is Described else UNKNOWN
 
-    def _setting(self, path: Tuple[str, ...]) -> Any:
+    def _setting(self, path: tuple[str, ...]) -> Any:
         for start in range(len(path)):
-            value = settings.find(path[start:])
-            if value is not None:
+            value = self.sighted.setting(path[start:])
+            if value is not UNKNOWN:
                 return value
         return UNKNOWN
+
+
+def _is_table(value: Any) -> bool:
+    return type(value) is dict or "table" in getattr(value, "kinds", ())
 
 
 def _params(args: ast.arguments) -> Sequence[str]:
     return [one.arg for one in [*args.posonlyargs, *args.args, *args.kwonlyargs]]
 
 
-def _path(node: ast.AST) -> Tuple[str, ...]:
+def _path(node: ast.AST) -> tuple[str, ...]:
     """The names behind the root of an expression like `cfg["train"].epochs`."""
-    parts: List[str] = []
+    parts: list[str] = []
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         parts.append(last(node))
         node = node.value

@@ -1,0 +1,187 @@
+"""What a place of the code looks like to who reads its source: the worker, which is no part of the training.
+
+The frames' places, the digests of their files, the numbers of settings, and of the modules' names those values that are
+known without running code of theirs. Never a variable of a running function.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import inspect
+import itertools
+import json
+import linecache
+import math
+import os
+import re
+import sys
+import time
+import zlib
+from collections import deque
+from types import ModuleType
+from typing import Any, Deque, Dict, FrozenSet, Iterable, Iterator, List, Optional, Tuple
+
+from carbontui.client.detection import settings
+from carbontui.client.detection.places import Chain, Place, column_of, watch
+from carbontui.client.detection.settings import Path
+from carbontui.client.readonly import attributes, is_number, length_of
+
+SIZE_MAX = 300_000
+"""Longer files are not read: parsing takes a second per megabyte."""
+LIBRARIES = (
+    *("torch", "accelerate", "transformers", "lightning", "pytorch_lightning", "keras", "xgboost", "lightgbm"),
+    *("catboost", "hydra", "optuna", "omegaconf", "click", "typer", "ultralytics", "stable_baselines3"),
+)
+"""No loop of a training is in these."""
+STARTED = time.time()
+COMMAND = "<string>"
+"""The file name of what `python -c` runs."""
+BYTES_MAX = 50_000
+"""A message to the supervisor has at most 64 KiB."""
+DEPTH_MAX = 6
+VALUES_MAX = 2000
+ITEMS_MAX = 1000
+DICT_MAX = 10_000
+TEXT_MAX = 200
+_AT_WORK = ("__call__", "step", "update")
+"""Methods of objects that turn their own switches, as those for early stopping do; a dict of options is none."""
+_NO_WORDS = ("iterable", "n_splits")
+"""Attributes of progress bars and splitters that no script needs to name."""
+known_files: Dict[str, Optional[Tuple[str, FrozenSet[str]]]] = {}
+"""Digest and words of each file's text, by path."""
+
+
+def sighting(chain: Chain, fits: bool, lacks: Iterable[str] = ()) -> Optional[Dict[str, Any]]:
+    """Of this place, with the texts of the files that are `lacking`; None where no code of a script is."""
+    places, spaces, words = [], {}, frozenset(_NO_WORDS)
+    for place in chain:
+        module, path = str(dict.get(place.space, "__name__")), place.code.co_filename
+        known = None if module.partition(".")[0] in LIBRARIES else _file(path, place, module)
+        name = place.code.co_name
+        if known is not None and (name == "<module>" or not name.startswith("<")):
+            column = column_of(place.code, place.instruction)
+            places.append((path, name, place.code.co_firstlineno, place.line, column, module))
+            spaces[module], words = place.space, words | known[1]
+        if name == "<module>" and module == "__main__":  # what is around it only starts it: a debugger, a notebook
+            break
+    if not places:
+        return None
+    files = {path: known_files[path][0] for path, *_ in places}  # type: ignore[index]
+    texts = {path: _packed(path, chain) for path in lacks if path in files}
+    numbers = [(path, value) for path, value in settings.leaves() if path[-1] in words and math.isfinite(value)]
+    made = []
+    for at, loader, then in list(watch.made):
+        size = then if (now := length_of(loader())) is None else now
+        if size is not None and any(at.space is one for one in spaces.values()):
+            made.append((str(dict.get(at.space, "__name__")), at.line, column_of(at.code, at.instruction), size))
+    fields = {"chain": places, "fits": fits, "files": files, "resumed": watch.resumed}
+    more = {"texts": texts, "settings": numbers, "made": made}
+    if len(json.dumps(more)) < BYTES_MAX:  # a longer line would end the connection
+        fields.update(more)
+    most, left = VALUES_MAX, BYTES_MAX - len(json.dumps(fields))
+    while len(json.dumps(found := values(spaces, words, most))) > left and most:
+        most //= 3
+    return {**fields, "values": found}
+
+
+def _file(path: str, place: Place, module: str) -> Optional[Tuple[str, FrozenSet[str]]]:
+    """None for a file that cannot be read, or was changed since this process began."""
+    if path not in known_files:
+        known_files[path] = None
+        if not path.startswith("<") or (path, module) == (COMMAND, "__main__"):
+            text = _text(path, place.space)
+            if 0 < len(text) < SIZE_MAX and not (os.path.exists(path) and os.stat(path).st_mtime > STARTED + 1):
+                digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+                known_files[path] = digest, frozenset(re.findall(r"[^\W\d]\w*", text))
+    return known_files[path]
+
+
+def _text(path: str, space: Dict[str, Any]) -> str:
+    if path != COMMAND:
+        return "".join(linecache.getlines(path, space))
+    words, behind = getattr(sys, "orig_argv", []), len(sys.argv)
+    return words[-behind] if sys.argv[:1] == ["-c"] and words[-behind - 1 : -behind][0].endswith("c") else ""
+
+
+def _packed(path: str, chain: Chain) -> str:
+    space = next(one.space for one in chain if one.code.co_filename == path)
+    return base64.b64encode(zlib.compress(_text(path, space).encode("utf-8", "surrogatepass"))).decode()
+
+
+def values(spaces: Dict[str, Dict[str, Any]], words: FrozenSet[str], most: int) -> List[Tuple[Path, Any]]:
+    """Of these modules' names that are among `words`, and of what is inside them: the path of each, the outer ones
+    first, and its value, or facts of an object. `most` at most."""
+    found: List[Tuple[Path, Any]] = []
+    every = ((module, name, value) for module, space in spaces.items() for name, value in list(space.items()))
+    waiting: Deque[Tuple[Path, Any]] = deque(((module, name), value) for module, name, value in every if name in words)
+    while waiting and len(found) < most:
+        path, value = waiting.popleft()
+        with contextlib.suppress(Exception):  # a script's objects may raise anything
+            said, parts = _described(value, words)
+            found.append((path, said))
+            waiting.extend(((*path, name), part) for name, part in parts.items() if len(path) < DEPTH_MAX)
+    return found
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind is str:
+        return len(value) <= TEXT_MAX
+    return value is None or kind is bool or (is_number(value) and abs(value) < 2**53)
+
+
+def _described(value: Any, words: FrozenSet[str]) -> Tuple[Any, Dict[Any, Any]]:
+    """A plain value, or facts of an object; and its parts by name."""
+    if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
+        value = value.item()
+    kind = type(value)
+    if _is_plain(value):
+        return value, {}
+    if is_number(value):
+        return {"number": str(float(value))}, {}
+    if kind is range:
+        return {"range": (value.start, value.stop, value.step)}, {}
+    listed = kind in (list, tuple, set, frozenset)
+    if listed and len(value) <= ITEMS_MAX and all(map(_is_plain, value)):
+        return list(value), {}
+    table = issubclass(kind, dict) or kind.__module__.startswith("omegaconf")
+    parts = dict(enumerate(itertools.islice(value, ITEMS_MAX))) if listed else dict(_attributes(value, words))
+    if table and (not issubclass(kind, dict) or dict.__len__(value) <= DICT_MAX):
+        inside = settings.parts(value).items()
+        parts.update((key, one) for key, one in inside if (key in words if type(key) is str else is_number(key)))
+    asked = hasattr(kind, "__bool__") or hasattr(kind, "__len__")
+    kinds = {
+        "table": table,
+        "module": issubclass(kind, ModuleType),
+        "callable": callable(value),
+        "works": not table and any(hasattr(kind, one) for one in _AT_WORK),
+    }
+    size = dict.__len__(value) if issubclass(kind, dict) else length_of(value)
+    truth = bool(size) if kind.__module__ == "builtins" and size is not None else None if asked else True
+    return {"name": kind.__name__, "length": size, "truth": truth, "kinds": [one for one in kinds if kinds[one]]}, parts
+
+
+def _attributes(value: Any, words: FrozenSet[str]) -> Iterator[Tuple[str, Any]]:
+    """The attributes of an object that have a name among `words`, as they are stored."""
+    kind = type(value)
+    library = kind.__module__.partition(".")[0]
+    own = attributes(value) if kind.__dictoffset__ else {}
+    if library in ("absl", "ml_collections"):
+        for name in words.intersection(own.get("__flags", own.get("_fields", ()))):
+            yield name, getattr(value, name)
+    elif kind.__module__ in ("torch", "numpy", "torch.nn.parameter"):
+        yield "shape", tuple(value.shape)
+    elif library not in ("builtins", "omegaconf") or (kind is ModuleType and not _known(value)) or kind is type:
+        above = type.__getattribute__(value if issubclass(kind, type) else kind, "__mro__")
+        for name in words.intersection(own).union(*map(words.intersection, map(vars, above))):
+            one = inspect.getattr_static(value, name)
+            if not hasattr(type(one), "__get__") or issubclass(type(one), type):
+                yield name, one
+
+
+def _known(module: Any) -> bool:
+    """Whether it is of Python, or of a library that settles nothing."""
+    name = str(attributes(module).get("__name__")).partition(".")[0]
+    return name in (*LIBRARIES, "numpy", "carbontui") or name in getattr(sys, "stdlib_module_names", ())
