@@ -5,7 +5,7 @@
     carbontui report kit --against plain
 
 Both see the same batches in the same order and end with the same loss: the kit computes each batch in parts that fit
-the memory.
+the memory, in mixed precision where there is a GPU, while the next batch is being copied.
 """
 
 from __future__ import annotations
@@ -58,9 +58,13 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     text = corpus(200_000)
     source = batches(text, args.batch, args.steps)
+    precision = train.Precision(args.device)
     carbontui.report(total=args.steps)
     began = time.monotonic()
-    source = ((inputs.to(args.device), targets.to(args.device)) for inputs, targets in source)
+    if args.plain:
+        source = ((inputs.to(args.device), targets.to(args.device)) for inputs, targets in source)
+    else:
+        source = train.on_device(source, args.device)
     for done, (inputs, targets) in enumerate(source, 1):
         if args.plain:
             loss = loss_of(model(inputs), targets)
@@ -68,13 +72,13 @@ def main() -> None:
             loss.backward()
             optimizer.step()
         else:
-            loss = train.step(model, optimizer, loss_of, (inputs, targets), args.micro)
+            loss = train.step(model, optimizer, loss_of, (inputs, targets), args.micro, precision)
         carbontui.step()
         memory = peak_memory_mib(args.device)
         carbontui.report(loss=float(loss.detach()), metrics={"peak memory, MiB": memory})
         if done % 10 == 0:
             print(f"step {done}: loss {float(loss.detach()):.6f}, peak {memory:.0f} MiB", flush=True)
-    print(f"{'plain' if args.plain else 'kit'}: {time.monotonic() - began:.1f} s", flush=True)
+    print(f"{'plain' if args.plain else f'kit ({precision.name})'}: {time.monotonic() - began:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

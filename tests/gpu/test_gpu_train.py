@@ -1,7 +1,8 @@
-"""The training kit on a real NVIDIA GPU: parts of a batch, and the example."""
+"""The training kit on a real NVIDIA GPU: parts, precision, copies ahead, and a trial that leaves nothing behind."""
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,39 @@ def test_parts_of_a_batch_train_like_the_whole_in_less_memory() -> None:
     assert float((whole - parts).norm() / whole.norm()) < 1e-9
     assert parts_mib < whole_mib
     note(whole_batch_mib=whole_mib, micro_batch_mib=parts_mib)
+
+
+def test_mixed_precision_learns_as_plain_does() -> None:
+    losses = {}
+    for enabled in (False, True):
+        model, batch = model_of(), batch_of()
+        optimizer, precision = torch.optim.SGD(model.parameters(), lr=0.1), train.Precision("cuda", enabled)
+        found = [
+            train.step(model, optimizer, torch.nn.CrossEntropyLoss(), batch, precision=precision) for _ in range(30)
+        ]
+        losses[precision.name] = [float(loss) for loss in found]
+    assert "float32" in losses and len(losses) == 2
+    (mixed,) = (found for name, found in losses.items() if name != "float32")
+    assert mixed[-1] < mixed[0] and mixed[-1] == pytest.approx(losses["float32"][-1], rel=0.05)
+
+
+def test_batches_are_copied_ahead_whole_and_in_order() -> None:
+    source = [(torch.full((64, 1024), float(k)), {"labels": torch.full((64,), k)}) for k in range(50)]
+    busy = torch.randn(4096, 4096, device="cuda")
+    for k, (inputs, rest) in enumerate(train.on_device(iter(source), "cuda")):
+        busy = (busy @ busy).clamp(-1, 1)  # the next copy runs beside it
+        assert inputs.is_cuda and bool((inputs == k).all()) and bool((rest["labels"] == k).all())
+
+
+def _bits(value: object) -> object:
+    if isinstance(value, torch.Tensor):
+        plain = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        return hashlib.sha256(plain.numpy().tobytes()).hexdigest()
+    if isinstance(value, dict):
+        return {str(name): _bits(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_bits(part) for part in value]
+    return repr(value)
 
 
 def test_the_example_saves_memory_and_ends_with_the_loss_of_its_plain_form() -> None:

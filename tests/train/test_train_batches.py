@@ -1,5 +1,8 @@
-"""The training kit: micro-batches, loading, and a trial that leaves nothing behind."""
+"""The training kit: micro-batches, precision, loading, and a trial that leaves nothing behind."""
 
+import random
+
+import numpy
 import pytest
 from later import IN_PROCESS, Later, needs
 
@@ -52,6 +55,18 @@ def test_parts_of_dictionaries_and_their_shares_add_up():
         list(train.micro_batches(torch.ones(3), 0))
 
 
+def test_precision_is_plain_without_a_board_and_its_state_survives_a_checkpoint():
+    precision = train.Precision("cpu")
+    assert precision.name == "float32" and precision.state_dict() == {}
+    precision.load_state_dict({})
+    model = model_of(dtype="float32")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    before = weights(model)
+    batch = (torch.ones(4, 12), torch.zeros(4, dtype=torch.long))
+    train.step(model, optimizer, torch.nn.CrossEntropyLoss(), batch, precision=precision)
+    assert not torch.equal(before, weights(model))
+
+
 def test_a_loader_goes_on_at_any_step_in_the_same_order():
     data = torch.utils.data.TensorDataset(torch.arange(20))
     every = list(torch.utils.data.DataLoader(data, batch_sampler=train.ResumableBatches(20, 4, batches=11, seed=3)))
@@ -59,6 +74,19 @@ def test_a_loader_goes_on_at_any_step_in_the_same_order():
         torch.utils.data.DataLoader(data, batch_sampler=train.ResumableBatches(20, 4, batches=11, seed=3, step=6))
     )
     assert [b[0].tolist() for b in rest] == [b[0].tolist() for b in every[6:]] and len(every) == 11
+    moved = [b[0].tolist() for b in train.on_device(iter(every), "cpu")]
+    assert moved == [b[0].tolist() for b in every]
+
+
+class Noisy:
+    """Draws from every generator, as augmentation does."""
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        jitter = random.random() + float(numpy.random.rand()) + float(torch.rand(()))
+        return torch.full((12,), jitter, dtype=torch.float64), index % 3
 
 
 def test_the_kit_is_there_for_who_asks_for_it_alone():

@@ -227,5 +227,7 @@ def staged(stages: Sequence[Stage], done: int, times: Optional[float], text: str
         end, left = now.began, left + 1
     if not left:
         return TotalClaim("framework", end, source, end, end, sure=True)
+    if len(sizes) == 1:  # the next may be of another length
+        return TotalClaim("framework", total, source, end)
     low, high = end + left * min(sizes) * (1 - SLACK) - 1, end + left * max(sizes) * (1 + SLACK) + 1
     return TotalClaim("framework", total, source, low, high, sure=True)
