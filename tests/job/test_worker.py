@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import socket
 import zlib
 
@@ -146,8 +147,9 @@ def test_a_script_is_read_by_its_path_or_from_its_text_and_damage_is_refused(tmp
         return msgspec.json.decode(worker.answer(line).answer)
 
     (tmp_path / "other.py").write_text("another text")
-    for path in ("<string>", tmp_path / "elsewhere.py", tmp_path / "other.py"):
-        assert read(path)["lacks"] == [str(path)], "not there, or not what the training runs"
+    os.mkfifo(tmp_path / "pipe.py")
+    for path in ("<string>", tmp_path / "elsewhere.py", tmp_path / "other.py", tmp_path / "pipe.py", "/dev/zero"):
+        assert read(path)["lacks"] == [str(path)], "not there, no file, or not what the training runs"
     assert read("<string>", texts={"<string>": packed})["nest"][0] == [[1, 7, False, "range(7)"]]
     (tmp_path / "train.py").write_text(text)
     assert "lacks" not in read(tmp_path / "train.py")

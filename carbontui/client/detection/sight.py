@@ -45,6 +45,8 @@ VALUES_MAX = 2000
 ITEMS_MAX = 1000
 DICT_MAX = 10_000
 TEXT_MAX = 200
+_SECRET = re.compile("key|token|secret|passw|credential|auth", re.IGNORECASE)
+"""Texts of such names stay in the training: nothing counts by them."""
 _AT_WORK = ("__call__", "step", "update")
 """Methods of objects that turn their own switches, as those for early stopping do; a dict of options is none."""
 _NO_WORDS = ("iterable", "n_splits")
@@ -90,7 +92,8 @@ def _file(path: str, place: Place, module: str) -> Optional[Tuple[str, FrozenSet
     """None for a file that cannot be read, or was changed since this process began."""
     if path not in known_files:
         known_files[path] = None
-        if not path.startswith("<") or (path, module) == (COMMAND, "__main__"):
+        pipe = os.path.exists(path) and not os.path.isfile(path)  # to open it could wait for ever
+        if not (pipe or path.startswith("<")) or (path, module) == (COMMAND, "__main__"):
             text = _text(path, place.space)
             if 0 < len(text) < SIZE_MAX and not (os.path.exists(path) and os.stat(path).st_mtime > STARTED + 1):
                 digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -118,11 +121,18 @@ def values(spaces: Dict[str, Dict[str, Any]], words: FrozenSet[str], most: int) 
     waiting: Deque[Tuple[Path, Any]] = deque(((module, name), value) for module, name, value in every if name in words)
     while waiting and len(found) < most:
         path, value = waiting.popleft()
+        if _speaks(value) and _SECRET.search(" ".join(map(str, path[1:]))):
+            continue
         with contextlib.suppress(Exception):  # a script's objects may raise anything
             said, parts = _described(value, words)
             found.append((path, said))
             waiting.extend(((*path, name), part) for name, part in parts.items() if len(path) < DEPTH_MAX)
     return found
+
+
+def _speaks(value: Any) -> bool:
+    """Whether it is a text, or has some in it."""
+    return type(value) in (str, bytes) or (type(value) in (list, tuple, set, frozenset) and any(map(_speaks, value)))
 
 
 def _is_plain(value: Any) -> bool:

@@ -13,6 +13,7 @@ import tokenize
 import zlib
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -24,6 +25,8 @@ from carbontui.protocol import CodeRead
 
 DEPTH_MAX = 4
 FILES_MAX = 200
+FILE_MAX_B = 1_200_000
+"""Of the longest file that a training has read (sight.SIZE_MAX), each character of four bytes."""
 _files: dict[str, File | None] = {}
 """By the digest of their text."""
 
@@ -42,10 +45,12 @@ def _known(path: str, digest: str, sent: str) -> bool:
     if digest not in _files:
         try:
             if sent:
-                text = zlib.decompress(b64decode(sent)).decode("utf-8", "surrogatepass")
+                text = zlib.decompressobj().decompress(b64decode(sent), FILE_MAX_B).decode("utf-8", "surrogatepass")
+            elif not (file := Path(path)).is_file() or file.stat().st_size > FILE_MAX_B:
+                return False  # a pipe, a device
             else:
-                with tokenize.open(path) as file:
-                    text = file.read()
+                with tokenize.open(path) as opened:
+                    text = opened.read()
                 text += "" if text.endswith("\n") else "\n"  # as linecache gives it
         except (OSError, SyntaxError, ValueError, zlib.error):
             return False
