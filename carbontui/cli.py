@@ -5,8 +5,6 @@ job, 85 unloaded under --requeue, 86 left running; `run` otherwise ends with the
 or 127 where it cannot be started.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os

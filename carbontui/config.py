@@ -3,8 +3,6 @@
 Each field is documented below it; `carbontui doctor` prints where each value came from.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -6,8 +6,6 @@ a deleted one leaves no trace. What a hook names is "module:name", imported at i
 (names with commas, or none) switches them; all are on by default.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 from collections.abc import Callable, Iterable, Iterator

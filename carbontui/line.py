@@ -4,8 +4,6 @@
 verb of that name otherwise; both give the same text.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -5,8 +5,6 @@ never follow it, because they belong to the machine: a socket path must be short
 agree on who holds a GPU's limit.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -4,8 +4,6 @@ Inside, everything is SI-like floats whose name carries the unit: ``_s`` seconds
 ``_kwh`` kilowatt-hours, ``_g`` grams of CO2 (equivalent where the source says so), times in epoch seconds UTC.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

@@ -4,8 +4,6 @@ Energy is kept in bins of five minutes of the job's clock, the finest step any p
 meets the intensity of its own slot even when that intensity is only published (or revised) hours later.
 """
 
-from __future__ import annotations
-
 import math
 from array import array
 from bisect import bisect_left

@@ -9,8 +9,6 @@
 `gives_back`: an unload releases what is held (`--resubmit`). Where nothing counts, no rent is due either.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 

@@ -7,8 +7,6 @@ thumb: what a training gains depends on whether it computes, moves memory or wai
 And the rest of a job's work on another machine: when to move it there, and what that would take with the move itself.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache

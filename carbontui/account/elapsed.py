@@ -1,7 +1,5 @@
 """How every second since a job's start was spent: metered in a state, in a named gap, or excluded for a reason."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 

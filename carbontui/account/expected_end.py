@@ -4,8 +4,6 @@ A shifted job has waited through hours in which run-now would have worked, so it
 its end. The total is what has been emitted, plus the planned watts of the rest at the forecast.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

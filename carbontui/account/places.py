@@ -5,8 +5,6 @@ later revision change it. Run-now runs where the job ran: at each place the work
 measured there, without a break from the arrival; so what a move itself saves is not counted as avoided.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -15,8 +15,6 @@ of kWh x g/kWh over bins, so the error of a grid value counts by the kWh that a 
 cancels, and a part may be better known than the grams that were emitted.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from bisect import bisect_right

@@ -1,8 +1,6 @@
 """`learn`: what is learned of a running job, its speed by watts (`calibrate`), whether it resumes after an unload
 (`rehearse`), and its total (`guess`)."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

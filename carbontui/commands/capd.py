@@ -1,7 +1,5 @@
 """The administrator's verb: install, remove or query the one privileged process that lowers limits for users."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex

@@ -1,7 +1,5 @@
 """`demo`: a real small training under a plan, against a recorded German day, in about 45 seconds."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import importlib.util

@@ -1,7 +1,5 @@
 """`doctor`: reports what was found on this machine, and the exact command that fixes what is missing."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """`estimate`: runs a training for at most 90 seconds, estimates what the whole run would take, and stops it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex

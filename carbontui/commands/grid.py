@@ -1,7 +1,5 @@
 """`grid` and `zones`: the local grid now, its sources and their age."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """`hook`: what is installed outside carbontui, into a training's own Python."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Verbs that override the plan: pause, boost, cap, resume (auto), budget, forbid, allow, guess, stop."""
 
-from __future__ import annotations
-
 import re
 import sys
 import time

@@ -1,7 +1,5 @@
 """Verbs that report on a job: report, explain, history. They only read."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """`restart` takes up or resumes a job whose keeper is gone; `begin` makes one around a process that lives; `doctor
 --install`: the systemd unit for reboots."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`run`: start a job."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shlex

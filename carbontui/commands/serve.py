@@ -1,7 +1,5 @@
 """`serve --stdio`: the socket's protocol on stdin and stdout, for use over ssh."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

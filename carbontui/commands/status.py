@@ -1,7 +1,5 @@
 """Verbs that only read: ls, status, log, plan, line; and rm, which deletes finished jobs."""
 
-from __future__ import annotations
-
 import contextlib
 import shlex
 import shutil

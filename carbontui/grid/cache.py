@@ -4,8 +4,6 @@ A file holds the cleaned answer, never a key or a URL. Files are replaced atomic
 so that twenty jobs make one request; where locks do not work (some network homes) each job makes its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import fcntl

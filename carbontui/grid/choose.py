@@ -5,8 +5,6 @@ key; then the operators' own fuel mix, live and keyless but without a forecast; 
 late: ENTSO-E, EIA; then typical days.
 """
 
-from __future__ import annotations
-
 from carbontui.grid import zones
 from carbontui.grid.http import Http
 from carbontui.grid.providers.base import Provider

@@ -5,8 +5,6 @@ unit raises), mark stuck sensors, drop future rows not marked as forecast, inter
 ones open.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,6 @@
 """Combines rows of different ages and steps into one outlook of equal slots, and chooses between two sources of one
 zone that differ by a factor of two: pure functions, no numpy."""
 
-from __future__ import annotations
-
 import bisect
 import math
 import statistics

@@ -4,8 +4,6 @@
 job's: in a replay it runs over the recorded rows, and later rows stay hidden.
 """
 
-from __future__ import annotations
-
 import bisect
 import math
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ is counted where it grows (2006, volume 2, chapter 2), so it is not a direct emi
 Imports are not in the mix: the intensity is that of the zone's own generation. Pure functions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

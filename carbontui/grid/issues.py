@@ -4,8 +4,6 @@ published forecast against our own.
 The issues are kept in the machine's cache, so that a restarted supervisor does not start again from the blend's prior.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import Literal, TypeAlias, TypedDict

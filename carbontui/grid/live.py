@@ -1,7 +1,5 @@
 """The network half of a feed: queries a zone's sources in order, through the cache, and keeps their answers."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine

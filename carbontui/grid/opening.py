@@ -5,8 +5,6 @@ CARBONTUI_GRID_URLS: `name=url` pairs, separated by commas: other base URLs of p
 Provider keys come from the environment or from keys.env beside config.toml (`settings.read_keys`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,8 +1,6 @@
 """Prices slot by slot: published ones, beyond them our own forecast, else the same time of the last known day, else the
 flat price. Pure functions, no numpy. Negative prices are valid."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

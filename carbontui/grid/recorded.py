@@ -1,8 +1,6 @@
 """Recorded grid data from CSV: intensity, and a price where the file has one; for replays, demos, backtests and the
 user's own data."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

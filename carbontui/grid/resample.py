@@ -1,7 +1,5 @@
 """Resampling to hours and back: dense slots of stamped values, hourly means, the shape within the hour restored."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

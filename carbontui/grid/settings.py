@@ -1,7 +1,5 @@
 """Settings of a feed: keys, currency, provider URLs."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ nowcast is the last value minus what was published for it, fading by a tenth per
 regression on past origins, shrunk to those of the horizon before, the first ones to a 45/55 blend. Numpy only.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

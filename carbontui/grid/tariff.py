@@ -5,8 +5,6 @@ on to the next day's morning under the same day's line. The last line that fits 
 general line comes first. Prices may be negative.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from datetime import datetime, timezone

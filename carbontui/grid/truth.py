@@ -5,8 +5,6 @@ machine's cache holds for all jobs. Errors are shares of the level (sum of absol
 a mean of percentages is dominated by the few hours near zero.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 A series has one signal and one unit; average and marginal are never mixed in one series or one plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias

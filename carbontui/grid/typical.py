@@ -1,7 +1,5 @@
 """Typical days: a zone's usual intensity by month, kind of day and hour. Never live data, and labelled so."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import gzip

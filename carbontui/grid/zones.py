@@ -1,7 +1,5 @@
 """Grid zones: keys, names, accepted aliases, and the guess from a time zone."""
 
-from __future__ import annotations
-
 import contextlib
 import difflib
 import os

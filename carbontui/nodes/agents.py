@@ -1,7 +1,5 @@
 """The boards of all nodes of a job behind the interface of a single machine's agent."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -4,8 +4,6 @@ To the supervisor a node's boards look like those of this machine. Its clock is 
 their arrival here.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import signal

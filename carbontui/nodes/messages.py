@@ -5,8 +5,6 @@ connections to the node's job.sock, line by line, numbered by the node. Level-tr
 that is not repeated.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable

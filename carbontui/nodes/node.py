@@ -5,8 +5,6 @@ agent. Its standard input and output are the wire. It decides nothing: when the 
 restored, and the ranks, whose leases expire, continue training.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

@@ -15,8 +15,6 @@ both along an arc and one minimum keeps the better path, over whole rows of buck
 stored but found again on the way back, the integers being exact.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import TypeAlias

@@ -11,8 +11,6 @@ crossing them where they meet gives a good schedule, and F + V says which states
 part of a better one: the corridor that stage 2 searches.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Shares no code with the planner on purpose: two independent implementations that agree to 1e-9 check each other.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import accumulate, chain, repeat

@@ -1,8 +1,6 @@
 """What is to be said of a plan, as figures: what it saves, what waiting costs, and the best policy of the other
 kind."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from itertools import groupby

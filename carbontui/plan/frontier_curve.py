@@ -4,8 +4,6 @@ The search of stage 2 does not depend on the deadline: the best finish found in 
 of slot k. So one pass without a corridor, all finishes, and a running minimum give the whole curve.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

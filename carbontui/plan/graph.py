@@ -7,8 +7,6 @@ however many there are. A *state* is (class, slots spent in the group up to its 
 level).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias

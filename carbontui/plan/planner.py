@@ -9,8 +9,6 @@
 The plan is compared with every simple policy before it is returned: it is never worse than a feasible one.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Results of planning: immutable, free of numpy, plain JSON by `asdict`."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Iterator, Sequence

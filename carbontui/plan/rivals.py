@@ -4,8 +4,6 @@ Each is made as good as its rule allows: it starts as soon as its first switch i
 until the work, switching included, is done in time.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

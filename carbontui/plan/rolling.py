@@ -6,8 +6,6 @@ instead. It is followed only where it is expected to gain more than the error of
 neither waited nor slowed yet, it does so only for `FLOOR` of the whole.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence

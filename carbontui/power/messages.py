@@ -4,8 +4,6 @@ The supervisor repeats one `DesiredPower` (everything it wants) every two second
 `Report` (everything it knows) with every sample and a `Done` once per wish generation. Nothing is ever replayed.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

@@ -3,8 +3,6 @@
 States are distinguished by hatching and text, lines by their dashes and a label at their end; colour is redundant.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape

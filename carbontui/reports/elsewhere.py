@@ -1,8 +1,6 @@
 """What a run's work is, and on which board, for a comparison with other boards, zones and hours; and what the user's
 other machines would be to it: asked over ssh, each by its own settings, grid and history."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -5,8 +5,6 @@ Every field of the last three is a figure of the journal, whose row is named bes
 in.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

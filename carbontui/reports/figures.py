@@ -1,7 +1,5 @@
 """The figures of a run as every report format prints them: one place, so that all agree to the last digit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict

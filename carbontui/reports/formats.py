@@ -1,8 +1,6 @@
 """The run as Markdown, CSV and JSON, and as one self-contained HTML page (no request, no script, fit to print and to
 send), all from the same figures."""
 
-from __future__ import annotations
-
 import csv
 import io
 from dataclasses import asdict

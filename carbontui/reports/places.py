@@ -12,8 +12,6 @@ The error of the split, too: what its band covers.
 The accuracy of sensors (about 5 %) scales energy, grams and avoided CO2 alike, and is reported separately.
 """
 
-from __future__ import annotations
-
 import math
 import sqlite3
 import statistics

@@ -1,7 +1,5 @@
 """A run in short sentences, from its facts alone: the same facts give the same text."""
 
-from __future__ import annotations
-
 from itertools import groupby
 
 from carbontui import units

@@ -3,8 +3,6 @@
 Read-only, also beside a live supervisor. Times are epoch seconds of the job's clock (a replay's runs faster).
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

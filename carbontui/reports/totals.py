@@ -1,7 +1,5 @@
 """Several runs: the totals of all jobs on this machine by month, project or board."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 

@@ -4,8 +4,6 @@ The id of an array's last task is also the array's, and the id of a heterogeneou
 either may be answered by several rows, of which the one with this very id is ours.
 """
 
-from __future__ import annotations
-
 import fcntl
 import re
 import time

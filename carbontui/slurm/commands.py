@@ -1,7 +1,5 @@
 """A Slurm job's nodes from its environment, and wrappers of Slurm's commands."""
 
-from __future__ import annotations
-
 import functools
 import re
 import subprocess

@@ -5,8 +5,6 @@ there is for a training that is done. If its node is lost meanwhile the successo
 this one (`--dependency=afterany`). Where a user cancels this job, at any moment, there is none.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

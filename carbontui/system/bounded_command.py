@@ -1,7 +1,5 @@
 """Runs external commands (ssh, srun, squeue, systemctl) with bounds on time and output."""
 
-from __future__ import annotations
-
 import math
 import os
 import selectors

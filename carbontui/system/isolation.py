@@ -4,8 +4,6 @@ Settings for the training (PYTHONPATH by `module load`, ulimits, a locale, PYTHO
 supervisor, worker or agent; and our settings for those must not reach the training.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

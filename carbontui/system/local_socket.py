@@ -1,7 +1,5 @@
 """Listening on a Unix socket that only this user can reach. The standard library alone: the keeper loads it too."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

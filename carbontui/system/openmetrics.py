@@ -4,8 +4,6 @@ collector where it is published.
 HELP and TYPE stand under each sample's full name: https://prometheus.io/docs/instrumenting/exposition_formats/
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,7 +1,5 @@
 """Facts about processes, from /proc: which are alive, whether a pid is still the same one. Standard library only."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pwd

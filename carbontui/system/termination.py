@@ -5,8 +5,6 @@ Asked as documented: AWS "Spot Instance interruption notices" (instance-action, 
 before at least. No proxy is asked: the address is the machine's own.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """Decodes untrusted JSON, from a file or a peer, to a struct, with a single kind of error."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Hashable
 from typing import Any, TypeVar, cast

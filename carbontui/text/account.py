@@ -1,7 +1,5 @@
 """A job's account in words: used against run-now, expected totals, estimates, gaps; one place per statement."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from carbontui import protocol, units

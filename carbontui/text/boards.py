@@ -1,7 +1,5 @@
 """Boards in their maker's words: why its driver refuses, and its own commands for what can be done by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

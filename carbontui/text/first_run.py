@@ -1,7 +1,5 @@
 """The words of a first run: what is asked, what budgets give, what was assumed, and what would save more."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple

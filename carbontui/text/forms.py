@@ -4,8 +4,6 @@ A wording is a template with these forms beside Python's own format specificatio
 cannot say it. Its fields are the parts of the statement.
 """
 
-from __future__ import annotations
-
 import string
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Lines of carbontui.log, and what caused a new plan."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

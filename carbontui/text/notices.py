@@ -1,7 +1,5 @@
 """What a user should know: caveats on the numbers, what is missing, budgets that will not last."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from carbontui.text import figures

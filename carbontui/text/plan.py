@@ -1,7 +1,5 @@
 """A plan in words: its next stretches, what it saves and why, its constraints and what they cost."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Why a job is in its state, in words: one wording per reason."""
 
-from __future__ import annotations
-
 from carbontui.text.forms import Table, led, state_word
 
 

@@ -1,7 +1,5 @@
 """What is answered to a user's command that was taken."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

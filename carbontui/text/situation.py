@@ -1,7 +1,5 @@
 """What a job does, by whose decision, why and until when, in words: every output renders a Status by these."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from carbontui import units

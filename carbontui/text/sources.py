@@ -1,7 +1,5 @@
 """Where a figure comes from, in words: the sources in the provenance of a Status, and what slows a board down."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

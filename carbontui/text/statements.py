@@ -1,7 +1,5 @@
 """Every statement in words: the one entry for codes of any kind."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

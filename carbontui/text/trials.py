@@ -1,7 +1,5 @@
 """What was tried with a job and how it went: unloads and their rehearsals, a try before the start, calibrations."""
 
-from __future__ import annotations
-
 from carbontui.text import figures
 from carbontui.text.forms import Table
 

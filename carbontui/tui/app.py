@@ -1,7 +1,5 @@
 """The application: exits when its terminal is dead, and opens the first screen. Everything else is in screens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import PurePath
 from typing import Any, ClassVar, Protocol, runtime_checkable

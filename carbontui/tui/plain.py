@@ -1,7 +1,5 @@
 """One line per change: for pipes, dumb terminals and screen readers. No boxes, no colour, no cursor."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from typing import TextIO

@@ -166,7 +166,7 @@ def test_five_folds_of_a_framework_are_stages_of_a_known_number(facts, hugging):
         one, done = trained(hugging[0], 10, 20), 10 * fold + 10
         total, low, high, known = work()
         assert low <= total <= (high or total) and known is (fold == 4)
-        assert (high is None) is (fold == 0), "sure once a second fit is of the same length"
+        assert (high is None) is (fold == 0), "sure once a second fit is there"
         assert total == round(done + 10 + (4 - fold) * (10 * fold + 20) / (fold + 1))
         one.on_train_end(None, None, None)
     assert work() == (50, 50, 50, True)

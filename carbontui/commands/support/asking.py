@@ -1,8 +1,6 @@
 """What `run` asks on a terminal where nobody has said it: the grid zone, once, and the budget, with what each gives.
 Enter takes the default; no answer for a minute, none."""
 
-from __future__ import annotations
-
 import select
 import signal
 import sys

@@ -1,8 +1,6 @@
 """What a job could do on this machine before it has measured anything: what its own first plan would take for it, and
 what each budget gives. One answer for `run`, `solve`, `estimate`, `compare` and `doctor`."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import math

@@ -1,7 +1,5 @@
 """Option values of `run` and `estimate`, parsed and checked before anything starts. Each raises Failure (2)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

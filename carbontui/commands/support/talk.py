@@ -1,7 +1,5 @@
 """Shared by every verb that talks to a job: finding it, asking its supervisor, retrying while one is respawned."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """`run --try`: a first short run before the start, and what is said while a short run is held."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import sys

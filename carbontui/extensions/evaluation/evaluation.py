@@ -4,8 +4,6 @@ On every grid the same starts serve every length, slack, boundary and set of lev
 Forecasts are carbontui's own, of what was known by then, blended with published ones where a grid has them.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import multiprocessing

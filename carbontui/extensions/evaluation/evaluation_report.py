@@ -1,7 +1,5 @@
 """An evaluation as Markdown and SVG. Pure: figures in, text out."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterable
 from html import escape

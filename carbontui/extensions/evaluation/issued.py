@@ -5,8 +5,6 @@ ended that long before now are known; else even the value of the data's own step
 no more than that step.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from bisect import bisect_right

@@ -5,8 +5,6 @@ value of the grid becomes known, all later ones being forecast; threshold tools 
 and are forced to run when the remaining work no longer fits. No policy is late unless at full speed is.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,8 +1,6 @@
 """Slurm: `submit` submits a batch script to start in clean hours, Slurm holds and starts it; `fleet` moves the start
 times of such jobs, to keep a site's power budget with the least CO2."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,8 +1,6 @@
 """A round of the fleet: Slurm's queue is read, planned within the site's budget, and its starts are moved, each move
 logged before."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

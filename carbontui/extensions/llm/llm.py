@@ -4,8 +4,6 @@ Sent are reason codes, states, times, the zone and numbers. Not sent are names, 
 or any other text. An answer with a number that was not sent is not shown: it was made up.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import os

@@ -1,7 +1,5 @@
 """`mcp`: serves an agent on stdin and stdout, tools and pages of documentation as the protocol has them."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from typing import Any

@@ -4,8 +4,6 @@ What a tool reads is what the verb prints with --json: the verb itself runs, in 
 supervisor alone, never to a file for one to come.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import math

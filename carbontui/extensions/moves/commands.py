@@ -1,8 +1,6 @@
 """`move`: a running job goes on on another machine, which the screen offers too; `receive` is what `move` and a keeper
 run there, over ssh, for no one else."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

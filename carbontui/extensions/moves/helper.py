@@ -8,8 +8,6 @@ was given, on clocks that count sleep: there it ends first. What its keeper is t
 `python -m carbontui.extensions.moves.helper DIR --fd N`, by the keeper alone; a successor may be of another version.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

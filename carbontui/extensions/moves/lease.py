@@ -1,8 +1,6 @@
 """The rules by which the right to train passes between two machines, pure, for helper and verbs alike; and what those
 say to each other over ssh: JSON, one object per line, each checked by `records.decode` before anything is done."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -4,8 +4,6 @@ A job arrives in `incoming/ID` of the state directory and becomes a job there on
 may be said again: the same token starts nothing twice, an older one is refused.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

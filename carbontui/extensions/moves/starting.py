@@ -3,8 +3,6 @@
 Each machine's own grid and boards are asked; copy and checks are those of a move, and nothing migrates after.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import os

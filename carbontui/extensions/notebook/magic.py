@@ -4,8 +4,6 @@ It runs as it would alone: in the notebook's own names, its last value is its ou
 no job can be begun it runs without one, which stderr says.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """`site`: one power budget for all jobs of this machine, and grid events that ask them for fewer watts."""
 
-from __future__ import annotations
-
 import json
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """Grid events: somebody asks a site for fewer watts for a while. What is asked, and what each moment may draw."""
 
-from __future__ import annotations
-
 import math
 import re
 

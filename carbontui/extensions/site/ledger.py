@@ -4,8 +4,6 @@ A job holds the lock while it changes its claim (flock: the kernel frees it at a
 rise at the same moment the second sees the first. A claim outlives its supervisor until the job's processes end.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,7 +1,5 @@
 """The receipt of a grid event: what was asked, what the boards of all jobs drew, by the rows of their journals."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import itertools

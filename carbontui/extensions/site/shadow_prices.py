@@ -6,8 +6,6 @@ would draw beyond the room that the plans of the others leave: if the price alon
 that plans later looks for another hour. Every job computes both from the same ledger; there is no coordinator.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """`web`: serves the screen to a browser, on 127.0.0.1 alone."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import socket

@@ -5,8 +5,6 @@ cookie; all else needs that cookie. A page of another origin is refused, and a n
 sends for somebody else's page never reaches the screen.
 """
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import socket

@@ -3,8 +3,6 @@
 Answers are untrusted: anything unreadable is a BadAnswer that names its source.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import itertools

@@ -7,8 +7,6 @@ minus sun and wind) closely, so a line is fitted to the last day's five-minute v
 operator's own forecasts. No other source is needed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import csv
 import io

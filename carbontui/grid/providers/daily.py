@@ -1,7 +1,5 @@
 """Operators with a file per day: no key."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

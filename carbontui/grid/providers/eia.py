@@ -1,7 +1,5 @@
 """US EIA v2: free key; hourly generation by fuel of a balancing authority -> lifecycle intensity, hours late."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from typing import ClassVar
 

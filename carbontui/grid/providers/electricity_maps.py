@@ -1,7 +1,5 @@
 """Electricity Maps v3 (the world): needs a key; average lifecycle, flow-traced; forecasts on paid plans only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, ClassVar
 

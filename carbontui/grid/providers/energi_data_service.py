@@ -1,7 +1,5 @@
 """Energi Data Service (Denmark): no key; CO2 measured and forecast every 5 min, day-ahead prices."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar

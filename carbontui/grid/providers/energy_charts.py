@@ -1,7 +1,5 @@
 """Fraunhofer Energy-Charts (Europe): no key; measured and forecast CO2eq to the end of the day, day-ahead prices."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """ENTSO-E transparency platform (Europe): free token; generation by source -> lifecycle intensity, day-ahead prices."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Japan's ten grid operators: no key; generation by fuel every 30 min, a monthly table each, in one format."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Operators whose one answer holds their newest values, of this moment or of the last hours: no key."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

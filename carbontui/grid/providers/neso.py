@@ -1,7 +1,5 @@
 """NESO Carbon Intensity API (Great Britain): no key, forecast to 48 h, national and regional, direct CO2."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Operators' own CO2 intensity every 15 min: no key; RTE (France), EirGrid and SONI (Ireland) with a forecast."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, ClassVar

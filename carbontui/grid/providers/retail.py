@@ -1,7 +1,5 @@
 """A retail price without a key: Octopus Agile (Great Britain)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """WattTime v3 (US and more): free account; marginal rates in lb/MWh every 5 min; free for northern California only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, ClassVar
 

@@ -4,8 +4,6 @@ A week of ten boards is 600,000 rows. So a span is answered from energy_10min, w
 column edge falls inside ten minutes; the result is still exact.
 """
 
-from __future__ import annotations
-
 import bisect
 import itertools
 import sqlite3

@@ -17,8 +17,6 @@ hurts the job: writes are dropped, counted and reported. A damaged one is set as
 Triggers in the file itself keep energy_10min correct.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

@@ -4,8 +4,6 @@ Written 0600 when a job starts, on local file systems only, and deleted when the
 keys, and nothing that belongs to the login session the job was started from.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Reads run.log by offset: for a live job in its supervisor, for a finished one straight from the file."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

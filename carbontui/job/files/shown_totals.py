@@ -5,8 +5,6 @@ only with its first sample. Until that has caught up, what was shown stays. Writ
 slow state disk holds up nobody; it is lost with the machine, as the job is.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,7 +1,5 @@
 """Jobs on disk, read-only: what `ls`, `status` and the station know of a job whose supervisor does not answer."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pwd

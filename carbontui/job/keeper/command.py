@@ -1,7 +1,5 @@
 """Starts the user's command as it would run without carbontui."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

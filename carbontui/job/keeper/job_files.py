@@ -1,7 +1,5 @@
 """Files the keeper writes, atomic: job.json, where a job's processes are, and the exit status even on a full disk."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -7,8 +7,6 @@ Either end may be of another version: unknown kinds and fields are ignored, abse
 with an invalid value is ignored. Standard library only, like the keeper.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, Literal, NamedTuple, get_args
 

@@ -4,8 +4,6 @@ The supervisor is a cache of it: a successor takes again what the journal does n
 appends the order; who wakes from a sleep looks here for a stop. Standard library only, like the keeper.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

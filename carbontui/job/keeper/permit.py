@@ -5,8 +5,6 @@ starts where that exists, or by an order of `move`, and is replaced like a super
 last word holds. Nothing is read here at a tick while a helper lives: a disk that hangs must not hang the keeper.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import selectors

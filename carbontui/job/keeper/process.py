@@ -5,8 +5,6 @@ supervisor that died (EOF on the socket pair) or hangs (6 s without a heartbeat;
 else. Standard library only, all imported at its start, so that an upgrade on disk cannot affect a running job.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import selectors

@@ -1,7 +1,5 @@
 """The resume marker of an unloaded command, and the arguments and environment of its next start."""
 
-from __future__ import annotations
-
 import calendar
 import contextlib
 import os

@@ -6,8 +6,6 @@ Slurm does either, depending on settings and options. So `run` reports to the ke
 keeper itself received from the same sender went to all processes, including the command.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

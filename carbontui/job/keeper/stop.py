@@ -1,8 +1,6 @@
 """Stopping: INT, then TERM, then KILL to the command's whole process group; and the keeper's own socket, by which
 others ask for it without a supervisor."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import selectors

@@ -5,8 +5,6 @@ Standard library only, like the keeper itself. A supervisor is dead on EOF of th
 6 s (then it is killed first); a fresh one may take longer to its first heartbeat, since a busy machine loads it slowly.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import selectors

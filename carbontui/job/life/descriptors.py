@@ -1,7 +1,5 @@
 """What a command is handed besides its environment: its standard input, other open descriptors, one output or two."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

@@ -1,8 +1,6 @@
 """A job as long as its `run` stays in front: its output is copied to stdout and stderr, signals go on to it, what has
 happened is narrated on stderr, and the exit code is the command's."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

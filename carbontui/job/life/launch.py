@@ -1,7 +1,5 @@
 """Starting a job: its directory, spec and keeper, detached from the terminal and holding nothing of the caller's."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import itertools

@@ -1,7 +1,5 @@
 """The machines of a job: of `run --hosts`, or of its Slurm job."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

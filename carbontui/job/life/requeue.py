@@ -4,8 +4,6 @@ Its journal, account, budget, overrides and checkpoints already exist. The optio
 job's start time and name. With --resubmit its Slurm script is submitted again instead, as its successor.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

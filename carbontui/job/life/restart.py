@@ -5,8 +5,6 @@ time, and one that was training starts again, from the checkpoint of its last un
 once, the keepers' lock admits one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Stopping a job whose supervisor does not answer: through its keeper, or, if that is gone too, directly."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -4,8 +4,6 @@ It may die at any moment: the keeper starts another, which takes over from the j
 training process expire with their lease. Loads none of textual, torch, numpy or pynvml.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

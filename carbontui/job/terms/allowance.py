@@ -1,7 +1,5 @@
 """Allowances: how much CO2, money or energy a job may use in total, and the actions if that will not be enough."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple

@@ -1,7 +1,5 @@
 """The budget: how long the user is willing to wait, as a multiple of full-speed, a duration, or a clock time."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Literal

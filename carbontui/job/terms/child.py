@@ -1,7 +1,5 @@
 """The command as seen from outside, and the classification of its end, for the supervisor and for readers of disk."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple

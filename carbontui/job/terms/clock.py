@@ -4,8 +4,6 @@ Grid, plan, accounts and screen use this clock; leases, sockets and heartbeats t
 clock itself: the caller passes the wall time.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,8 +1,6 @@
 """Values from small files of a job and from other machines: typed records, checked field by field, and files read
 within bounds. Standard library only, for the keeper."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

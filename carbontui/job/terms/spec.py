@@ -1,7 +1,5 @@
 """The options of `run`: written once to spec.json in the job's directory, read by every supervisor of the job."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """The loops around a place of the code, the ways out of them, and what training follows behind them; the conditions
 under which a loop comes to a place: at every n-th time, from some number on, in one process only."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Sequence
 from typing import Any

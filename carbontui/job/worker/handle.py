@@ -1,7 +1,5 @@
 """The supervisor's handle of the worker: started on demand, one request at a time, ended when idle."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

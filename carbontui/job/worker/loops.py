@@ -4,8 +4,6 @@ Read from the source (source.py). Depth d is inside the first d of the loops, 0 
 times depth d is reached in one run of a smaller depth.
 """
 
-from __future__ import annotations
-
 import ast
 import math
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ fields go by name, unknown ones are ignored and new ones have defaults; a reques
 its id, and the plan in force stays.
 """
 
-from __future__ import annotations
-
 import math
 
 import msgspec

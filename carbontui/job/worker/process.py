@@ -4,8 +4,6 @@ It is started on demand and ended when idle, so that a slow plan never starves a
 no numpy.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import sys

@@ -3,8 +3,6 @@
 Pure: of what the training has sent, and the texts of the files.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import hashlib

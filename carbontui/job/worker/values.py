@@ -6,8 +6,6 @@ what it was assigned, a parameter what the caller passed, an attribute of self w
 what cannot be followed is looked up among the settings by its name.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import math

@@ -5,8 +5,6 @@ then on only the boards with a process of ours are. In containers the driver may
 memory or kernels in use and no visible process of ours stays a candidate as long as no other board is known.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 

@@ -4,8 +4,6 @@ Two threads call it: the sampler's (`open`, `sample`), which may block in the dr
 (`wish`, `tick`, `leave`), which waits for it only while both touch limits.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

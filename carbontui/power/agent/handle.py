@@ -4,8 +4,6 @@ Nothing here waits for a driver. While an agent is being replaced the last readi
 successor is sent the same wish.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Agent processes: how one is started, those that outlived their supervisor, and those that restore what was left."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -14,8 +14,6 @@ Every field may be missing, or the text "N/A"; every function may be missing in 
   range of the clock is narrowed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import io

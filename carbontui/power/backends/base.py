@@ -4,8 +4,6 @@ A backend never raises for a device that misbehaves: a field that could not be r
 beside it. Limits are whole milliwatts, as the driver keeps them.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 

@@ -4,8 +4,6 @@ They are used where the driver reports neither watts nor energy, and where no dr
 can be measured is measured. All values from here are of kind "model": an estimate, labelled as such.
 """
 
-from __future__ import annotations
-
 from msgspec import Struct, structs
 
 from carbontui.power.backends.base import Backend, DeviceInfo, RawReading

@@ -5,8 +5,6 @@ nvmlDeviceGetPowerUsage, which averages over 1 s on Ampere except GA100 and on n
 GA100 and older ones (NVML API reference, nvmlDeviceGetPowerUsage).
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

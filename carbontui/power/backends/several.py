@@ -1,8 +1,6 @@
 """Several families of boards as one: each board is asked of its own. With one family it stands in for that one, which
 is how what lies on top (declared watts, capd) wraps any."""
 
-from __future__ import annotations
-
 from msgspec import structs
 
 from carbontui.power.backends import base

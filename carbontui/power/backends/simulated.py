@@ -9,8 +9,6 @@ Speed at relative clock x with a memory-bound share m:          1 / ((1 - m)/x +
 A power limit picks the highest clock that fits. Speed as a function of watts is therefore concave.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

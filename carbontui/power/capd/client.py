@@ -1,7 +1,5 @@
 """Any boards with capd as a fallback: calls that a driver allows to root alone go to it, if it runs."""
 
-from __future__ import annotations
-
 import select
 import socket
 import time

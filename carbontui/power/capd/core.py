@@ -1,7 +1,5 @@
 """capd without its socket: who may lower which limit, how far, and when it is restored."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -1,7 +1,5 @@
 """Installs capd under systemd: a socket that starts it, and a tightly confined service."""
 
-from __future__ import annotations
-
 import os
 import stat
 import sys

@@ -4,8 +4,6 @@ The caller is identified only by the kernel (SO_PEERCRED). Nothing in a request 
 field is bounded before it is used.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

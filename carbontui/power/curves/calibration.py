@@ -9,8 +9,6 @@ extended until its rate is known well enough, at most to `measure_max_s` without
 watts. What was known before is combined with it by inverse variance; where that was known better, nothing is learned.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The speed-per-watt curve of one job on one GPU model: its type, isotonic fit and useful hull. Pure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Literal

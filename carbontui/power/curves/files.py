@@ -1,7 +1,5 @@
 """Stores speed curves, one file per GPU model, number of boards and script; exports and imports them."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import math

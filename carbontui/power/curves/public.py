@@ -9,8 +9,6 @@ the work: least where memory is the bound (arXiv 2604.11391), 10 to 15 % in pret
 (factryze.ai/scale-atlas/power/power-capping). The error of that level covers this band there.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import statistics

@@ -8,8 +8,6 @@ A checkpoint, an evaluation or an empty loader is not the pace of a level. A str
 far longer than the window's steps usually do is left out, of the rate as of the watts.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ replaced: a limit changed by another program is adopted as the new original. Not
 the start, unless asked to. A clock lock can be set and lifted but not read: one of an admin is lost, as is said.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from msgspec import Struct

@@ -5,8 +5,6 @@ One file and one lock per GPU UUID in `carbontui.paths.limit_lease_dir()`. A pro
 lease of a dead owner is stale: the next agent on the machine takes 'before' from it, never from the device.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -5,8 +5,6 @@ driver, and read back. Without a store (simulated boards) no other process is in
 Limits are restored when the wish ends, when this agent exits, and after an agent that died.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace

@@ -9,8 +9,6 @@ The estimate: CPU_W_PER_THREAD per logical CPU of ours at full load, a tenth of 
 and 8 (desktop) watts per thread: right to an order of magnitude, and labelled so.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -3,8 +3,6 @@
 A board is split among its processes by their memory and kernels, the CPUs among the machine's jobs by CPU time.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Mapping

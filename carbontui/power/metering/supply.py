@@ -7,8 +7,6 @@ else can ask it (Redfish, a metered PDU) is a command of the user's that prints 
 compared.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

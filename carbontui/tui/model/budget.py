@@ -5,8 +5,6 @@ would be missed as soon as the prediction moves, which it does by minutes. What 
 this one deadline; a typed budget is taken as it is.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence

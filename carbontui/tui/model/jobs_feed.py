@@ -1,7 +1,5 @@
 """All jobs of the machine, live: the list from disk every two seconds, each job's status over its own socket."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ A newline begins the next row, a carriage return goes to the start of this one, 
 (nested progress bars), erase-in-line erases, SGR becomes a style, every other escape is dropped.
 """
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence

@@ -1,7 +1,5 @@
 """Notifications for a user who is not watching: the job is done, failed, stands still, or its budget is at risk."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from carbontui import protocol

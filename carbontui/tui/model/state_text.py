@@ -1,7 +1,5 @@
 """Screen text for states, times, levels and provenance marks. Pure functions on the protocol's structs."""
 
-from __future__ import annotations
-
 from carbontui import protocol, units
 from carbontui.text import figures
 from carbontui.text.statements import rendered

@@ -1,8 +1,6 @@
 """What a dashboard asks for besides the present: the levels that held, the ending of a job that is over, and a machine
 where the rest of one would emit less."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

@@ -3,8 +3,6 @@
 Other screens are loaded when a key opens them: the first paint need not wait for their widgets.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

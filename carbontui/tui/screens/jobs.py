@@ -1,7 +1,5 @@
 """All jobs on one page, live and finished, with boards, grid and watts of the machine above them."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """All of the training's output, read from run.log by offset: the file is the scrollback."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar
 

@@ -3,8 +3,6 @@
 Whose override is in force: the generation the next command must name, and a line for the user who was overruled.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any

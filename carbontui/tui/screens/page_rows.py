@@ -1,7 +1,5 @@
 """Rows of the help, sources and boards pages: keys and marks, provenance, what can be done here."""
 
-from __future__ import annotations
-
 from rich.cells import cell_len, set_cell_size
 from textual.screen import Screen
 

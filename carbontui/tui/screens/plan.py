@@ -1,8 +1,6 @@
 """The plan page: stretches and their reasons, a cursor that previews another choice for a slot, forbidden hours, and
 earlier plans."""
 
-from __future__ import annotations
-
 import asyncio
 import bisect
 from collections.abc import Callable

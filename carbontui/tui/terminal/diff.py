@@ -5,8 +5,6 @@ screen twice. Here each update is compared, cell by cell, with what the terminal
 for all that has it. Over a slow line that is the difference between a page at once and a page after half a minute.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache

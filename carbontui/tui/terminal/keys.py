@@ -1,7 +1,5 @@
 """The dashboard's keys, and how typed text becomes the arguments of a command."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re

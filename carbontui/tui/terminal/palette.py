@@ -1,7 +1,5 @@
 """The colours: an ink for each meaning, for dark and light screens and for a palette that is the terminal's own."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Mapping
 

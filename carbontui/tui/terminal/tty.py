@@ -1,7 +1,5 @@
 """What this terminal supports, and leaving when it is gone."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

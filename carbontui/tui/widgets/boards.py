@@ -1,7 +1,5 @@
 """Boards: all of them in one line, and a row each with its last half hour and why it is not faster."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby, pairwise, zip_longest
 

@@ -1,7 +1,5 @@
 """The foot of the dashboard: the end of the output, the plan in brief, and the summary of a job that is over."""
 
-from __future__ import annotations
-
 import textwrap
 
 from textual import events

@@ -1,7 +1,5 @@
 """The budget slider: one row to move along, and beneath it the chosen budget's effect against the one in force."""
 
-from __future__ import annotations
-
 from carbontui import units
 from carbontui.protocol import FrontierPoint
 from carbontui.text import figures, situation

@@ -4,8 +4,6 @@ Each drawing compares its new rows with the old ones and refreshes those that di
 it does not show yet (`terminal_diff.py`). An unchanged chart costs nothing, a growing column one cell.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterable

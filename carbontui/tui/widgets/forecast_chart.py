@@ -4,8 +4,6 @@ Eighth blocks, because a slot is a step: the mean is an edge, softly filled belo
 without colour: full speed is solid, a cap dense, a pause hatched.
 """
 
-from __future__ import annotations
-
 import math
 
 from carbontui import protocol, units

@@ -1,7 +1,5 @@
 """CO2 against finish time: a braille curve of the best plans, with the budget in force and the one being chosen."""
 
-from __future__ import annotations
-
 import textwrap
 from itertools import pairwise
 

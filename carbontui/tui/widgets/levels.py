@@ -1,7 +1,5 @@
 """The level in each column of a chart: from the plan ahead, and from the history behind."""
 
-from __future__ import annotations
-
 import math
 
 from carbontui import protocol, units

@@ -1,7 +1,5 @@
 """The account so far and the training's own figures, in aligned columns, each with its provenance mark."""
 
-from __future__ import annotations
-
 from carbontui import protocol, units
 from carbontui.text import account, situation
 from carbontui.text import figures as form

@@ -1,7 +1,5 @@
 """The plan as text: its stretches and the reason for each, the cost of a slot or of forbidden hours, earlier plans."""
 
-from __future__ import annotations
-
 import textwrap
 
 from carbontui import protocol, units

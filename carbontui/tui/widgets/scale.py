@@ -1,7 +1,5 @@
 """Axes: the window of time two charts share, and round numbers for their scales."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta

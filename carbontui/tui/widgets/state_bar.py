@@ -1,8 +1,6 @@
 """What the job does and why, what comes next, who decided, and whether this screen is connected: two rows, a third if
 the numbers are not real."""
 
-from __future__ import annotations
-
 import textwrap
 import time
 

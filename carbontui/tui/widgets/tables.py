@@ -1,7 +1,5 @@
 """The table of all jobs, with a cursor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Columns over time, shared by forecast and watts so that one lines up exactly under the other; and the price."""
 
-from __future__ import annotations
-
 import time
 from functools import lru_cache
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Total watts over the job: solid as metered up to now, faint as planned after it; cap and parked watts as lines."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from carbontui import units

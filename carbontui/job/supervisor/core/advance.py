@@ -3,8 +3,6 @@
 All that a decision reads is in the state and the event; an event that raises leaves the state as it was.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar
 

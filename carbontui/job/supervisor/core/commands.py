@@ -1,7 +1,5 @@
 """User commands: each is fully checked before anything changes, so a refused one changes nothing."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

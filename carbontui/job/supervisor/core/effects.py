@@ -1,7 +1,5 @@
 """Side effects as data: one small value each, produced here and performed by the shell."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The accounts of one job: metered joules into ledger, watt history and journal; grams, money and avoided from them."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping

@@ -4,8 +4,6 @@ While a job runs, its supervisor does that. When it ends, values of its last hou
 and a source may revise them for days.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

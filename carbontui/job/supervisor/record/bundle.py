@@ -4,8 +4,6 @@ Only words that this package itself uses stay. Each other one, each path and eac
 value, and in the same order, so that decisions on them stay what they were.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import platform

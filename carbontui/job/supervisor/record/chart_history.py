@@ -1,7 +1,5 @@
 """Past watts and losses in columns of equal time, for charts: a column that fills repaints one cell, not a screen."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """All that the supervisor does on its disk, in one thread: the loop, and with it the heartbeat, never waits for it."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

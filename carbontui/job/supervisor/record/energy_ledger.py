@@ -4,8 +4,6 @@ A row never crosses a change of state, a bin of the accounts, or ten seconds of 
 of the journal arrives at the same grams.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ Segments in a folder of the job, oldest deleted first. Each is one zlib stream o
 MessagePack) and begins with the whole state, so it needs no other. Of the inputs a frame has only what changed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """What a supervisor hands over to its successor, in the journal's `state` table."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager

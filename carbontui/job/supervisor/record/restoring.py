@@ -1,7 +1,5 @@
 """A supervisor takes the account over: from one before it at this machine, or at the one that the job has left."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time

@@ -1,7 +1,5 @@
 """What a job has used so far: the account's totals for the present state, and what it books the present time under."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """Carries out effects: wants to the ranks, orders to the keeper, power limits, journal rows."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Creates the power agents of a job, here and on its other machines, from its options, and retries their start."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shlex

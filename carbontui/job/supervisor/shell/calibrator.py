@@ -4,8 +4,6 @@ It starts automatically only within the budget's slack and never under an overri
 or the deadline end it at once, and the measurements so far are dropped.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

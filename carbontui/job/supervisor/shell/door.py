@@ -3,8 +3,6 @@
 What a part of the supervisor raises is confined to that part, reported once, and cleared when it works again.
 """
 
-from __future__ import annotations
-
 import contextlib
 import traceback
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """The supervisor's access to the grid: refreshes the feed when due, books realised values."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

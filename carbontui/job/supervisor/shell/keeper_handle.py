@@ -1,7 +1,5 @@
 """The supervisor's end of the keeper's socket pair, and the supervisor's own actions once the keeper is gone."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import fcntl

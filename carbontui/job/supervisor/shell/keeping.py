@@ -3,8 +3,6 @@
 The disk's thread writes; what it has no time for is stored with the next. Nothing here makes the loop wait.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

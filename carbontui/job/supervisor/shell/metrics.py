@@ -1,7 +1,5 @@
 """A job's figures as metric families: stable names with units; unknown values are omitted. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from carbontui import protocol, units

@@ -3,8 +3,6 @@
 Found there are the orders of a predecessor that the journal does not have, and those of people who had no answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ every user command; the old one is kept unless the new one gains more than its o
 the plan stays in force; without one the job runs at full speed.
 """
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, replace
 

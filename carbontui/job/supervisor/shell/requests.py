@@ -3,8 +3,6 @@
 Never blocks the supervisor: slow work is awaited in the viewer's own task.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

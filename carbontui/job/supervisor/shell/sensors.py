@@ -1,7 +1,5 @@
 """Gathers the inputs of a tick into one value; reading changes nothing."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ a megabyte has piled up. Invalid lines are counted; past a hundred the peer is d
 under a temporary name and renamed, so that a stale one is replaced atomically, and bound again when it vanishes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

@@ -1,7 +1,5 @@
 """The job's claim of a shared power budget, renewed at every tick, and what is left to it."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The Status of one tick, including facts known only to the shell, its copy on disk, and its Prometheus metrics."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,8 +1,6 @@
 """When the next tick comes, how a request waits for a result of coming ticks, and the clock of a replay, bound to the
 steps of its training: a busy machine slows the day down, and nothing is late."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

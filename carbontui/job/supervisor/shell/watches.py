@@ -6,8 +6,6 @@ is changed and a spot machine is called back. Of the latter /proc tells why a co
 in client.detection.unseen), and how long a training waits for a core.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import math

@@ -1,7 +1,5 @@
 """The worker's answers in the job's own terms: a plan on absolute time, a frontier for the whole job."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Sequence

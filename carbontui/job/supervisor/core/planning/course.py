@@ -4,8 +4,6 @@ around forbidden hours and under the cap of its allowances.
 Finish, next change, expected totals and the plan as viewers see it all come from here.
 """
 
-from __future__ import annotations
-
 import bisect
 import itertools
 import math

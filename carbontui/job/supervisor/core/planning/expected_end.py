@@ -1,7 +1,5 @@
 """Expected totals of the job at its end: the remaining levels at their watts, on the outlook."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """When the work will finish, whether that is in time, and which constraints every plan must keep."""
 
-from __future__ import annotations
-
 from carbontui import protocol
 from carbontui.client.detection import unseen
 from carbontui.job.supervisor.core.planning import machine

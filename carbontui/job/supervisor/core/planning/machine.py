@@ -1,7 +1,5 @@
 """What a job's boards draw and how fast it pauses: measured values where available, else documented defaults."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal, NamedTuple
 

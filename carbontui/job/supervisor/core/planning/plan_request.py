@@ -1,7 +1,5 @@
 """Requests to the worker: the current planning problem with the budget's deadline, another budget, or a later one."""
 
-from __future__ import annotations
-
 import bisect
 from dataclasses import replace
 from typing import NamedTuple

@@ -5,8 +5,6 @@ it leave the expected total above the allowance. `pause`, `stop` and `stop!` wai
 cannot be stopped goes on, and reports what it uses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

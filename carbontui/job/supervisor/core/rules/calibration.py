@@ -1,7 +1,5 @@
 """When a speed curve may be measured, what invalidates it, whether an earlier one is usable, and how it is shown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from carbontui.job.supervisor.core.planning import finish

@@ -1,7 +1,5 @@
 """What can be measured and done in this job, why the better option is unavailable, and what would make it available."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ user's override, a used-up allowance, missing information (then at full speed), 
 plan. An allowance expected to be exceeded caps the result.
 """
 
-from __future__ import annotations
-
 import math
 
 from carbontui import protocol

@@ -4,8 +4,6 @@ The command runs at once until enough is known. What was measured (the speed of 
 can be unloaded) is kept; then it is unloaded with its checkpoint, or ended, and really starts when the plan says.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from carbontui.job.supervisor.core.rules import unload_rules

@@ -4,8 +4,6 @@ A training that cannot resume loses the night if a plan unloads it at 03:00. So 
 resumed once before: in a rehearsal started by the user, early on, or after a restart by the scheduler.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from carbontui import protocol, units

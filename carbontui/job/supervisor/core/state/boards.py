@@ -1,7 +1,5 @@
 """Which boards belong to the job: those its training named, else those with its processes, else all visible ones."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What is asked of the training and its boards, and the decision behind it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from carbontui import protocol

@@ -1,8 +1,6 @@
 """Hours in which the user forbids training: parsed from text, mapped to the slots of a plan, skipped for the
 soonest finish. They hold until they are over, or until they are removed."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

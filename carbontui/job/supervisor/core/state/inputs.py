@@ -3,8 +3,6 @@
 Times `_s` are the job's clock in epoch seconds, `mono_s` the machine's monotonic one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

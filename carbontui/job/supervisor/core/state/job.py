@@ -1,7 +1,5 @@
 """The state of one job: an immutable value, replaced at every tick and at every user command."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

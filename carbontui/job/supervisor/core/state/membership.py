@@ -1,7 +1,5 @@
 """Which of a job's expected machines and ranks are present. Silent ones are reported, never omitted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,5 @@
 """User overrides: set with compare-and-set, shown with author and end, expired by the clock."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Literal
 

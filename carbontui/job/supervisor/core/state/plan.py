@@ -4,8 +4,6 @@ The worker solves; this side turns level indices back into names and times. A pl
 journal, so that a new supervisor knows at once what was planned.
 """
 
-from __future__ import annotations
-
 import itertools
 from bisect import bisect_right
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """An unload of the job or a rehearsal of one, and its result, as kept in the state."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal

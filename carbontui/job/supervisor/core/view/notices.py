@@ -1,7 +1,5 @@
 """Notices for the user, one line each."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Where each figure of a Status comes from: how it is known, its source as a statement, and its age."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from carbontui import protocol

@@ -3,8 +3,6 @@
 The plan in force where it decides, else the course that an override, the site budget, forbidden hours or an allowance
 gives."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import NamedTuple

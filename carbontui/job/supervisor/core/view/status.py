@@ -1,7 +1,5 @@
 """From the job's state to what users see: its Status with provenance, and the outlook as charts draw it."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

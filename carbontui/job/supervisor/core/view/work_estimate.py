@@ -1,7 +1,5 @@
 """What the whole work takes at full speed, with an interval that narrows as steps are made."""
 
-from __future__ import annotations
-
 import math
 from typing import TypeAlias
 
