@@ -32,6 +32,8 @@ FOREIGN = {
     "carbontui.grid.providers": "what operators publish",
     "carbontui.job.terms.allowance": "what the user typed",
     "carbontui.job.files.journal": "/proc",
+    "carbontui.job.worker.conditions": "the words of a script",
+    "carbontui.job.worker.reading": "the text of a script",
     "carbontui.job.supervisor.shell.watches": "a file of lines `time word`",
     "carbontui.link": "lines of a socket",
     "carbontui.system.isolation": "what Python says of an error",
