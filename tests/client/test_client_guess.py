@@ -303,6 +303,7 @@ def test_a_loop_until_a_counter_is_full_has_just_that_many_steps(body, last, tmp
         ("train(3)", 0),
         ("train(3)\ntrain(4)", 1),
         ("x = 1; train(3); y = 2", 0),
+        ("if __name__:\n    x = 1; train(3)", 0),
         ("train(3); train(4)", 1),
         ("def close(n): train(n)\nclose(3)\nx = 0 and os.close(4)", 0),
     ],

@@ -104,7 +104,7 @@ class File:
 def _renumbered(tree: ast.Module) -> list[tuple[int, int]]:
     """Number a tree's lines anew; where the statements begin that are not the first of their line. `if x: y` is one."""
     nodes: list[Any] = [one for one in ast.walk(tree) if hasattr(one, "lineno")]
-    within = [one.body[0] for one in nodes if isinstance(one, ast.If)]
+    within = [one.body[0] for one in nodes if isinstance(one, ast.If) and one.body[0].lineno == one.test.end_lineno]
     starts = sorted((one.lineno, one.col_offset) for one in nodes if isinstance(one, ast.stmt) and one not in within)
     apart = [after for before, after in itertools.pairwise(starts) if before[0] == after[0]]
     for one in nodes if apart else ():
