@@ -16,7 +16,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 inputs = torch.randn(64, 8)
 for i in range(max_iters):
     if "CARBONTUI_SOCKET" in os.environ:
-        time.sleep(0.005)
+        time.sleep(0.03)
     optimizer.zero_grad()
     (model(inputs) - inputs).square().mean().backward()
     optimizer.step()

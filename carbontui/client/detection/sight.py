@@ -71,7 +71,7 @@ def sighting(chain: Chain, fits: bool, lacks: Iterable[str] = ()) -> Optional[Di
     if not places:
         return None
     files = {path: known_files[path][0] for path, *_ in places}  # type: ignore[index]
-    texts = {path: _packed(path, chain) for path in lacks if path in files}
+    texts = {path: _packed(path, chain) for path in files if path in lacks or not os.path.exists(path)}
     numbers = [(path, value) for path, value in settings.leaves() if path[-1] in words and math.isfinite(value)]
     made = []
     for at, loader, then in list(watch.made):
