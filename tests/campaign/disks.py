@@ -94,10 +94,8 @@ def failing(house: House, for_s: float, found: Found) -> None:
         job.until_over()
         steps = [int(line.split()[0]) for line in job.marks.read_text().splitlines()]
         log, told = (job.dir / "carbontui.log").read_text(), job.status()
-        if steps != list(range(1, len(steps) + 1)) or told["step"] not in (
-            len(steps),
-            0 if name == "snapshot.json" else -1,
-        ):
+        unknown = None if name == "snapshot.json" else -1
+        if steps != list(range(1, len(steps) + 1)) or told["step"] not in (len(steps), unknown):
             found.faults.append(f"{name}: {len(steps)} steps made, {told['step']} told")
         if told["state"] != "failed" or "Traceback" in log + (job.dir / "run.log").read_text():
             found.faults.append(f"{name}: {told['state']}\n{log}")
