@@ -203,8 +203,11 @@ def test_no_lease_no_pause(tmp_path, launch, finish, supervisor):
         b"[" * 60_000 + b"\n",
         b'{"t":"want","mode":"pause","want_gen":1,"lease_s":NaN}\n',
         b'{"t":"want","mode":"sleep","want_gen":1,"lease_s":15}\n{"t":"welcome"}\n{"t":"later","x":[1]}\n',
+        b"".join(
+            b'{"t":"reading","id":%d,"nest":%s}\n' % (n, x) for n in (1, 2) for x in (b"[7]", b'[[[1,"x"]],[],[]]')
+        ),
     ],
-    ids=["bytes", "endless-line", "nesting", "nan-lease", "unknown"],
+    ids=["bytes", "endless-line", "nesting", "nan-lease", "unknown", "no-reading"],
 )
 def test_junk_never_stops_training(tmp_path, supervisor, launch, finish, junk):
     process = launch(LOOP, "100000", "0.01")

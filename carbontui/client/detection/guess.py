@@ -26,7 +26,6 @@ SOURCE_MAX = 120
 ANSWER_S = 10.0
 """A place that nobody has read by then may be known to other sources."""
 NESTS_MAX = 100
-DEPTH_MAX = 4
 
 
 class Passes(NamedTuple):

@@ -336,7 +336,7 @@ class Link:
         if len(self._in) > wire.LINE_MAX:
             raise wire.BadLine("a line without end")
         for line in lines:
-            with contextlib.suppress(wire.BadLine):
+            with contextlib.suppress(wire.BadLine, TypeError, ValueError):  # the latter of lists that are no reading
                 self._take(wire.decode(line))
         if len(lines) > FLOOD_LINES:
             time.sleep(0.005)  # a flood of messages waits in the socket, not in the interpreter

@@ -55,7 +55,7 @@ def encode(kind: str, fields: Dict[str, Any]) -> bytes:
 
 
 class ReadingLine(NamedTuple):
-    """What the code says of the place of a sighting; see carbontui.protocol.Reading."""
+    """What the code says of the place of a sighting; see carbontui.protocol.CodeRead."""
 
     number: int
     nest: Any

@@ -124,7 +124,7 @@ class LogTail(Cells):
 
     def _kept(self, room: int) -> int:
         """How many rows to show. Beside another column a terminal cannot move rows, and each new line would repaint all
-        of them: a third of them goes at once, so that most lines cost themselves."""
+        of them: half of them go at once, so that most lines cost themselves."""
         count, more = self.lines.count, room if room != self._room else max(1, room // 2)
         if room != self._room or not 0 <= count - self._top <= room:
             self._top, self._room = count - more, room
