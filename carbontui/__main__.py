@@ -1,17 +1,30 @@
-"""Entry point of `carbontui`, and of `python -m carbontui`: answers a status bar (`line`) before the command
-line is loaded."""
+"""Entry point of `carbontui`, and of `python -m carbontui`: begins a plain command (`run`) and answers a status bar
+(`line`) before the command line is loaded."""
 
-from __future__ import annotations
-
-import gc
+import os
 import sys
-from typing import NoReturn
 
-from carbontui.system import isolation
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 
-def main() -> NoReturn:
-    """Entry point. `line` alone is answered here where it can be; everything else is the command line's."""
+def _keepers_environment() -> "dict[str, str]":
+    from carbontui.system import isolation
+
+    return isolation.environment(os.environ)
+
+
+def main() -> "NoReturn":
+    """Entry point. `line`, and the start of `run`, come first where they can; everything else is the command line's."""
+    if sys.argv[1:2] == ["run"]:
+        from carbontui import early
+
+        early.quickly(sys.argv[2:], _keepers_environment)
+    import gc
+
+    from carbontui.system import isolation
+
     isolation.forget_pythonpath()
     if sys.argv[1:] == ["line"]:
         from carbontui.line import quickly

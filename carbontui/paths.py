@@ -13,6 +13,8 @@ from pathlib import Path
 
 import platformdirs
 
+from carbontui import early
+
 SOCKET_PATH_MAX = 100  # bytes; the kernel's limit is 108 with the final NUL
 
 
@@ -151,8 +153,8 @@ def _short_hash(data: bytes) -> str:
 
 
 def socket_path(job_id: str, directory: Path | None = None) -> Path:
-    """The job's socket: named by a short hash of state directory and id, at most 100 bytes."""
-    return (directory or socket_dir()) / f"{_short_hash(os.fsencode(state_dir()) + bytes(1) + job_id.encode())}.sock"
+    """The job's socket, named by id and state directory; at most 100 bytes."""
+    return (directory or socket_dir()) / early.socket_name(os.fspath(state_dir()), job_id)
 
 
 def found_socket(job_id: str) -> Path:

@@ -14,12 +14,13 @@ import carbontui
 pytestmark = together("imports")  # every file of the package is read once
 ROOT = Path(carbontui.__file__).parent
 
-ANYONE = {"config", "line", "paths", "system", "units"}
+ANYONE = {"config", "early", "line", "paths", "system", "units"}
 """Rooms that everyone but the client may enter; so is the root, for its version alone."""
 FIGURES = "carbontui.text.figures"
 """The form of numbers, which needs nothing: everyone but the client and the supervisor's core may write one."""
 ROOMS = {
     "__main__": {"cli"},
+    "early": {"client"},
     "cli": {"commands", "hooks"},
     "commands": {
         *("tui", "assumed", "job", "slurm", "grid", "power", "plan", "account", "reports"),
@@ -42,7 +43,7 @@ ROOMS = {
     "link": {"protocol"},
     "protocol": set(),
     "config": {"paths"},
-    "paths": set(),
+    "paths": {"early"},
     "system": {"protocol", "paths"},
     "units": set(),
     "line": set(),

@@ -7,9 +7,13 @@ never sees the tool's own packages. Used by the keeper's side, never inside the 
 from __future__ import annotations
 
 import os
-import shutil
-from pathlib import Path
-from typing import Dict, Mapping, Union
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Dict, List, Mapping, TypeVar, Union
+
+    Place = TypeVar("Place", str, Path)
 
 _LEFT_OUT = {"inject.py", "pth.py", "sitecustomize.py", "unseen.py"}
 """Files used only by the tool itself."""
@@ -17,18 +21,64 @@ _PACKAGE = ("__init__.py", "callbacks.py", "job/__init__.py", "py.typed", "train
 """What scripts name."""
 
 
-def build(hook_dir: Union[str, Path]) -> Path:
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def _files() -> List[str]:
+    """What it holds of the package, by names relative to that."""
+    walked = ((folder[len(_HERE) :], name) for folder, _, names in os.walk(_HERE) for name in names)
+    ours = [f"client{below}/{name}" for below, name in walked if name.endswith(".py") and name not in _LEFT_OUT]
+    return [*_PACKAGE, *sorted(ours)]
+
+
+def build(hook_dir: Place) -> Place:
     """Write the directory (0700), replacing files of an older version; returns it. Raises OSError."""
-    source = Path(__file__).resolve().parent
-    target = Path(hook_dir)
-    package = target / "carbontui"
-    files = [file for file in source.rglob("*.py") if file.name not in _LEFT_OUT]
-    for file in [*(source.parent / name for name in _PACKAGE), *files]:
-        copy = package / file.relative_to(source.parent)
-        copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shutil.copyfile(file, copy)
-    shutil.copyfile(source / "sitecustomize.py", target / "sitecustomize.py")
-    return target
+    for name in _files():
+        copy = f"{hook_dir}/carbontui/{name}"
+        os.makedirs(os.path.dirname(copy), 0o700, exist_ok=True)
+        _copy(f"{_HERE}/../{name}", copy)
+    _copy(f"{_HERE}/sitecustomize.py", f"{hook_dir}/sitecustomize.py")
+    return hook_dir
+
+
+def _copy(source: str, target: str) -> None:
+    with open(source, "rb") as old, open(target, "wb") as new:
+        new.write(old.read())
+
+
+def link(job_dir: str) -> None:
+    """Give a job its directory, `hook`: a link to the copy of this version that all jobs beside it share, so that
+    their Pythons compile it once. Raises OSError."""
+    import zlib
+
+    known = [(name, os.stat(f"{_HERE}/../{name}")) for name in [*_files(), "client/sitecustomize.py"]]
+    version = zlib.crc32(repr([(name, one.st_size, one.st_mtime_ns) for name, one in known]).encode())
+    jobs = os.path.dirname(job_dir)
+    shared, name = f"{os.path.dirname(jobs)}/client", f"{version:08x}"
+    there = os.path.isdir(f"{shared}/{name}")
+    fresh, hook = f"{job_dir}/hook.{os.getpid()}", f"{job_dir}/hook"
+    if not there:
+        build(fresh)
+        os.makedirs(shared, 0o700, exist_ok=True)
+        try:
+            os.rename(fresh, f"{shared}/{name}")
+        except OSError:  # another job was first
+            _remove(fresh)
+    if os.path.isdir(hook) and not os.path.islink(hook):  # of an older version
+        _remove(hook)
+    os.symlink(f"../../client/{name}", fresh)
+    os.replace(fresh, hook)
+    if not there:
+        links = (f"{jobs}/{job}/hook" for job in os.listdir(jobs))
+        used = {os.path.basename(os.readlink(link)) for link in links if os.path.islink(link)}
+        for old in {*os.listdir(shared)} - used:
+            _remove(f"{shared}/{old}")
+
+
+def _remove(folder: str) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def environment(

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from carbontui import config, hooks, units
+from carbontui import config, early, hooks, units
 from carbontui.commands.support.command import Brief, Count, Failure, overrides, patience_option, refused, zone_keys
 from carbontui.commands.support.run_values import common, settings_for
 from carbontui.grid.settings import KeyFileError, keys_file, read_keys
@@ -158,7 +158,8 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         home["err"] = f"{home['dir']}/run.err" if not detach and descriptors.apart() else ""
         chosen |= {"reads_once": once, "spool": chosen["spool"] and not once}
         chosen |= {"commit": launch.commit(command, chosen["cwd"])}
-        started = spec.Options(**home, nodes=nodes, created_s=time.time(), **chosen)
+        begun_s = early.begun.at_s if early.begun else time.time()
+        started = spec.Options(**home, nodes=nodes, created_s=begun_s, **chosen)
         fault, of_input = nodes.fault if nodes else "", "" if detach else note_of_input(handed, once)
         says.joined("" if before else taken, note_of_keys(), fault, of_input)
         if before is not None:

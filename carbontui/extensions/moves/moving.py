@@ -44,7 +44,7 @@ what has arrived to be read again."""
 COPY_S = 2 * 86400.0
 """Of one copy, which rsync itself gives up after a minute in which nothing comes."""
 OURS = ".carbontui"
-LEFT_HERE = ("hook/", "keeper.*", "*.lock", "*.part", "exit.room", ".*")
+LEFT_HERE = ("hook", "keeper.*", "*.lock", "*.part", "exit.room", ".*")
 """Of the job's directory: what each machine makes for itself."""
 GONE_WRONG = {11: "its disk is full or refuses a file", 12: "the line was lost", 30: "the line hangs", 255: "ssh"}
 """Exit codes of rsync (rsync(1), EXIT VALUES), and of the ssh below it."""

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import pwd
-import random
 import time
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,6 @@ from carbontui.protocol import Situation
 from carbontui.system import proc, untrusted
 from carbontui.system.life import LOCK, TRAINING_LOCK, HostIdentity, Life, Unseen, answers, here, is_locked, judge
 from carbontui.text import statements
-
-_ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
-
-
-def new_id() -> str:
-    """Six characters that are easy to read out and to type."""
-    return "".join(random.SystemRandom().choices(_ALPHABET, k=6))
 
 
 class Job(msgspec.Struct, frozen=True):

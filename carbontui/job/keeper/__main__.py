@@ -1,20 +1,22 @@
 """Starts the keeper: `python -m carbontui.job.keeper`, its spec on standard input."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import sys
 
-from carbontui.job.keeper import orders
+from carbontui.job.keeper import command, orders
 from carbontui.job.keeper.job_files import log
 from carbontui.job.keeper.process import Keeper
 from carbontui.system import isolation, life
 
 
 def main() -> None:
-    spec = json.load(sys.stdin)
+    begun = int(sys.argv[sys.argv.index("--begun") + 1]) if "--begun" in sys.argv else None
+    try:
+        spec = json.load(sys.stdin)
+    except ValueError:  # `run` has ended before it could say what the job is
+        sys.exit(command.undo(begun) if begun else "no spec")
     environment = spec.pop("environment", None) or dict(os.environ)
     launch_env = spec.pop("surroundings", None) or isolation.launch_env()
     isolation.relax()
@@ -34,7 +36,7 @@ def main() -> None:
     orders.begin(spec["job_dir"])
     devnull = os.open(os.devnull, os.O_RDWR)
     os.dup2(devnull, 0)
-    Keeper(spec, environment, launch_env).run()
+    Keeper(spec, environment, launch_env).run(begun)
 
 
 if __name__ == "__main__":

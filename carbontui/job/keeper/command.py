@@ -6,10 +6,12 @@ import fcntl
 import os
 import selectors
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +20,9 @@ from carbontui.job.keeper import job_files, signals
 from carbontui.system import isolation, life, proc
 
 FIRST_COUNT = f"{isolation.ROOT}/carbontui/power/backends/first_count.py"
+
+
+UNDO_S = 2.0
 
 
 class CannotStart(Exception):
@@ -30,7 +35,7 @@ class CannotStart(Exception):
 def build_hook(directory: str, log: Callable[[str], None]) -> None:
     """Write what the command's Python loads of us."""
     try:
-        inject.build(f"{directory}/hook")
+        inject.link(directory)
     except OSError as error:
         log(f"the hook directory could not be written, the script runs unsteered: {error}")
 
@@ -104,12 +109,37 @@ def start(
             os.write(errors, f"carbontui: {what}: {error.strerror}\n".encode(errors="replace"))
         raise CannotStart(127 if missing else 126) from None
     finally:
-        once = spec["input"]["closes"]  # pipes: who writes into them is to see when the command ends
-        for fd in (output, errors, stdin, *once, *(() if lock is None else (lock,))):
+        for fd in (output, errors, stdin, *(() if lock is None else (lock,))):
             os.close(fd)
-        given = spec["input"]
-        given |= {"closes": (), "others": [fd for fd in given["others"] if fd not in once]}
-        given["stdin"] = None if given["stdin"] in once else given["stdin"]
+        close_pipes(spec)
+
+
+def close_pipes(spec: Mapping[str, Any]) -> None:
+    """The command has them: who writes into them is to see when it ends."""
+    given, once = spec["input"], spec["input"]["closes"]
+    for fd in once:
+        os.close(fd)
+    given |= {"closes": (), "others": [fd for fd in given["others"] if fd not in once]}
+    given["stdin"] = None if given["stdin"] in once else given["stdin"]
+
+
+class BegunChild:
+    """The command that `run` began before this process became its keeper."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+
+def undo(pid: int) -> str:
+    """End a command of which nothing else is known, and remove what there is of its job, in the current folder."""
+    for number, within_s in ((signal.SIGTERM, UNDO_S), (signal.SIGKILL, 0.0)):
+        proc.signal_group(pid, number)
+        due = time.monotonic() + within_s
+        while proc.group_alive(pid) and time.monotonic() < due:
+            time.sleep(0.02)
+    shutil.rmtree(os.getcwd(), ignore_errors=True)  # noqa: PTH109
+    return "`run` has ended at its start: so has its command"
 
 
 def open_input(spec: Mapping[str, Any], log: Callable[[str], None], *, again: bool) -> int:

@@ -43,7 +43,7 @@ class Keeper:
         self.resumed = f"{self.dir}/resumed.json"
         """The marker of the last unload, kept for a restart."""
         self.selector = selectors.DefaultSelector()
-        self.child: subprocess.Popen[bytes] | Adopted | None = None
+        self.child: subprocess.Popen[bytes] | Adopted | command.BegunChild | None = None
         self.child_start: int | None = None
         job_files.reserve_exit(self.dir)
         self.job_file = JobFile(spec, log)
@@ -95,18 +95,22 @@ class Keeper:
         if self.starts == 0:
             command.count_first(self.dir)
         try:
-            self.child = command.start(self.spec, argv, environment, self.launch_env, log, again=self.starts > 0)
+            child = command.start(self.spec, argv, environment, self.launch_env, log, again=self.starts > 0)
         except command.CannotStart as error:
             self.finish(error.code, None)
             return
-        self.child_start = proc.start_time(self.child.pid)
         self.killed_before = command.out_of_memory()[0]
+        self.started(child, resumed=resume)
+
+    def started(self, child: subprocess.Popen[bytes] | command.BegunChild, *, resumed: bool) -> None:
+        """The command runs, as our child."""
+        self.child, self.child_start = child, proc.start_time(child.pid)
         self.started_mono = time.monotonic()
         self.starts += 1
         self.unloaded = False
         self.wait.begin(None)
-        self.trial.started(resumed=resume)
-        log(f"child {self.child.pid} started{' again' if resume else ''}")
+        self.trial.started(resumed=resumed)
+        log(f"child {child.pid} started{' again' if resumed else ''}")
         self.publish()
 
     def take_up(self, pid: int, start: int) -> None:
@@ -346,7 +350,8 @@ class Keeper:
             due.append(max(self.rest.until, self.wait.mono))
         return max(0.0, min(due) - now)
 
-    def run(self) -> None:
+    def run(self, begun: int | None = None) -> None:
+        """Until the job is over. `begun`: the command's pid, if it runs already, as our child."""
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -357,6 +362,11 @@ class Keeper:
         signals.take_orphans()
         if child := (self.spec.get("again") or {}).get("child"):
             self.take_up(*child)
+        elif begun:
+            command.count_first(self.dir)
+            command.close_pipes(self.spec)
+            self.started(command.BegunChild(begun), resumed=False)
+            self.reap()
         else:
             command.build_hook(self.dir, log)
         while not self.over():

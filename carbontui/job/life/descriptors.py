@@ -1,13 +1,12 @@
 """What a command is handed besides its environment: its standard input, other open descriptors, one output or two."""
 
-import fcntl
 import os
 import re
-import select
 import stat
-import termios
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from carbontui import early
 
 _NAMED = re.compile(r"/(?:dev|proc/self)/fd/(\d+)\b")
 """How a shell names a pipe that it has opened for a command: `<(...)`."""
@@ -55,7 +54,7 @@ def handed(argv: tuple[str, ...], *, terminal: bool = False) -> Handed:
         return Handed(others=others, pipes=pipes, terminal=(rows, columns))
     if stat.S_ISREG(kind.st_mode):
         return Handed(True, others, path, os.lseek(0, 0, os.SEEK_CUR), pipes)
-    once = _is_pipe(0) and not _exhausted(0)
+    once = early.begun.once if early.begun else early.is_unread(0)
     return Handed(not os.path.samestat(kind, Path(os.devnull).stat()), others, pipes=(0, *pipes) if once else pipes)
 
 
@@ -83,13 +82,3 @@ def _is_open(fd: int) -> bool:
 def _is_pipe(fd: int) -> bool:
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
-def _exhausted(fd: int) -> bool:
-    """Whether a pipe has neither content nor a writer: as good as /dev/null."""
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    events = dict(poll.poll(0)).get(fd, 0)
-    if not events & select.POLLHUP:
-        return False
-    return not any(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from carbontui import protocol
+from carbontui import early, protocol
 from carbontui.job.files import runlog, store
 from carbontui.job.keeper import signals
 from carbontui.job.keeper.messages import RelayedSignal
@@ -94,7 +94,8 @@ class Copy:
 
     def __init__(self, path: str, out: int, *, from_end: bool) -> None:
         self._path, self._out, self._file = Path(path), out, None
-        self._begin = self._path.stat().st_size if from_end and self._path.exists() else 0
+        copied = early.begun.copied[out - 1] if early.begun else 0
+        self._begin = self._path.stat().st_size if from_end and self._path.exists() else copied
         self.unread = False
         """Nobody reads what is copied any more."""
         self.within_a_line = False

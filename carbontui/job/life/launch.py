@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from carbontui import paths, units
+from carbontui import early, paths, units
 from carbontui.client import inject
 from carbontui.config import Settings
 from carbontui.grid import settings
@@ -138,9 +138,9 @@ def claim(name: str, command: tuple[str, ...], *, every_node: bool = False, numb
     """
     if why := few_files():
         raise LaunchError(why)
-    wanted, numbered = name or job_name(command), numbered or not name
-    job = store.new_id()
-    directory = paths.job_dir(job)
+    wanted, numbered, begun = name or job_name(command), numbered or not name, early.begun
+    job = begun.job if begun else early.new_id()
+    directory = Path(begun.dir) if begun else paths.job_dir(job)
     if why := why_not(paths.state_dir()):
         raise LaunchError(f"{why}; set CARBONTUI_HOME")
     try:
@@ -151,14 +151,15 @@ def claim(name: str, command: tuple[str, ...], *, every_node: bool = False, numb
                 raise LaunchError(f"job {wanted!r} is running ({taken[wanted]}); choose another --name")
             names = (wanted if n == 1 else f"{wanted}-{n}" for n in itertools.count(1))
             home = at_home(job, directory, next(one for one in names if one not in taken), every_node=every_node)
-            directory.mkdir(mode=0o700)
+            directory.mkdir(mode=0o700, exist_ok=begun is not None)
+            keeper = begun.keeper if begun else os.getpid()
             claimed = {
                 **home,
                 **life.here()._asdict(),
                 "started": time.time(),
                 "argv": (),
                 "state": "waiting",
-                "pids": {"keeper": [os.getpid(), proc.start_time(os.getpid())]},
+                "pids": {"keeper": [keeper, proc.start_time(keeper)]},
             }
             paths.write_whole(directory / "job.json", json.dumps(claimed).encode())
     except OSError as error:
@@ -184,8 +185,8 @@ def checked_name(name: str) -> str:
 
 def at_home(job: str, directory: Path, name: str, *, every_node: bool = False) -> dict[str, Any]:
     """Id, name and paths of a job's options; its socket where every node of it has such a folder."""
-    socket = paths.socket_path(job, paths.socket_dir(every_node=every_node))
-    return {"job": job, "name": name, "dir": str(directory), "log": str(directory / "run.log"), "socket": str(socket)}
+    socket = early.begun.socket if early.begun else str(paths.socket_path(job, paths.socket_dir(every_node=every_node)))
+    return {"job": job, "name": name, "dir": str(directory), "log": str(directory / "run.log"), "socket": socket}
 
 
 @contextlib.contextmanager
@@ -290,7 +291,7 @@ def start(
         launch_file.save(Path(options.dir), spec)
     if not handed.stdin:
         return run_keeper(spec, handed.others)
-    stdin = os.dup(0)
+    stdin = early.begun.stdin if early.begun else os.dup(0)
     try:
         return run_keeper({**spec, "input": handed.spec(stdin)}, (stdin, *handed.others))
     finally:
@@ -332,7 +333,9 @@ def keeper_spec(options: opts.Options, environment: Mapping[str, str]) -> dict[s
 def run_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> bool:
     """Start a keeper with its spec, detached, and wait until it has the job; whether that answers within READY_S, or is
     over by then. Raises LaunchError."""
-    keeper, directory = spawn_keeper(spec, descriptors), Path(spec["job_dir"])
+    keeper, directory = early.begun or spawn_keeper(spec, descriptors), Path(spec["job_dir"])
+    if early.begun:
+        tell_keeper(early.begun.spec, spec)
     # where the job has moved on there is no supervisor
     path = spec["socket" if places.read(directory).holder else "door"]
     due = time.monotonic() + READY_S
@@ -368,8 +371,13 @@ def spawn_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> 
         except BlockingIOError:
             raise LaunchError(isolation.TOO_FEW) from None
     assert keeper.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # a keeper that exits at once is reported below
-        # in ASCII: a path or an argument may contain bytes that are not text, which Python escapes and msgspec refuses
-        keeper.stdin.write(json.dumps(spec).encode())
-        keeper.stdin.close()
+    tell_keeper(os.dup(keeper.stdin.fileno()), spec)
+    keeper.stdin.close()
     return keeper
+
+
+def tell_keeper(pipe: int, spec: Mapping[str, Any]) -> None:
+    """Write its spec for a keeper that waits for it at the other end."""
+    with contextlib.suppress(BrokenPipeError), os.fdopen(pipe, "wb") as end:  # one that exits at once is reported later
+        # in ASCII: a path or an argument may contain bytes that are not text, which Python escapes and msgspec refuses
+        end.write(json.dumps(spec).encode())

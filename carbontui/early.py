@@ -1,0 +1,282 @@
+"""`run` begins a plain command before the rest of carbontui is loaded, which takes longer than a command's own start.
+
+Only where nothing can be refused, asked or waited for: everything else is left to the command line. Three processes:
+
+- this one forks, copies the command's first output, then loads the command line, which finds here what is `begun`
+- the fork starts the command, then becomes its keeper, which waits for the job's spec
+- a keeper whose spec never comes, since this process has ended, ends the command
+
+Until the command has begun nothing is imported but what an interpreter has loaded anyway, and small modules in C.
+"""
+
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
+FLAGS = {"--quiet", "--guess", "--no-cap", "--no-probe", "--no-spool"}
+"""Options of `run` that change nothing of the start; so do --zone, --steps, and a --budget without --work."""
+VARIABLES = {"CARBONTUI_HOME", "CARBONTUI_OFFLINE"}
+"""Others of ours hold settings, or are of a job around this one."""
+OF_OTHERS = ("SLURM_", "SKYPILOT_", "ELECTRICITYMAPS_", "WATTTIME_", "ENTSOE_", "EIA_")
+"""What variables begin with that name a scheduler's job, or may be a key that the command does not get."""
+FORWARDED = (2, 3, 10, 12, 15)
+"""Signals for the command (job/keeper/signals.py): they wait until the command line hands them on."""
+IGNORED = (13, 25)
+"""Signals that Python ignores, and the command is not to."""
+FIRST_OUTPUT_S = 0.1
+POLL_S = 0.002
+FACTOR_MAX = 10
+FILES_LEAST = 1024
+ROOM_B = 1 << 26
+RUNTIME_MAX = 66
+"""Bytes of a path below which a socket's fits (carbontui.paths)."""
+
+
+def new_id() -> str:
+    """Six characters that are easy to read out and to type."""
+    return "".join(ALPHABET[one % len(ALPHABET)] for one in os.urandom(6))
+
+
+def socket_name(state_dir: str, job: str) -> str:
+    """Of a job's socket, in a folder that several state directories share."""
+    import zlib
+
+    return f"{job}-{zlib.crc32(os.fsencode(state_dir)):08x}.sock"
+
+
+class Begun:
+    """A command under way; its keeper waits for what it needs to know of the job."""
+
+    def __init__(self, job: str, directory: str, socket: str) -> None:
+        self.job, self.dir, self.socket = job, directory, socket
+        self.at_s = time.time()
+        self.log, self.err = f"{directory}/run.log", ""
+        self.stdin, self.once = os.dup(0), is_unread(0)
+        """Its standard input, under this number here and in the keeper; whether that is a pipe, to be read once."""
+        self.keeper = self.spec = -1
+        """The keeper's pid, and where it reads the job's spec."""
+        self.copied = [0, 0]
+        """Bytes of its output and its errors that are copied to ours."""
+
+    def poll(self) -> "int | None":
+        """The keeper's exit code; None while it lives."""
+        pid, status = os.waitpid(self.keeper, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if pid else None
+
+    def copy(self) -> bool:
+        """Copy what it has written to our own output; whether that was anything. Raises OSError."""
+        before = sum(self.copied)
+        for at, path in enumerate(filter(None, (self.log, self.err))):
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                while data := os.pread(file, 65536, self.copied[at]):
+                    self.copied[at] += os.write(at + 1, data)
+            finally:
+                os.close(file)
+        return sum(self.copied) > before
+
+
+begun: "Begun | None" = None
+"""The command of this process, if it is under way already."""
+
+
+def quickly(words: list[str], ours: "Callable[[], dict[str, str]]") -> None:
+    """Begin the command of `run` with these arguments, if nothing stands against it; `ours`: what the keeper
+    has as its environment."""
+    global begun
+    try:
+        if (command := _plain(words)) is None or (begun := _begin(command, ours)) is None:
+            return
+        end = time.monotonic() + FIRST_OUTPUT_S
+        while not begun.copy() and time.monotonic() < end:
+            time.sleep(POLL_S)
+    except (OSError, ValueError):
+        pass  # the command line says what is wrong, or what a reader that is gone means for the command
+
+
+def _plain(words: list[str]) -> "list[str] | None":
+    """The command, if all that is set for it is known and right; None if anything is to be checked, or asked."""
+    given, rest = _settings(), list(words)
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        if word == "--":
+            break
+        name, equals, value = word.partition("=")
+        if name not in FLAGS or equals:
+            given[name] = value if equals or not rest else rest.pop(0)
+    ours = {name for name in os.environ if name.startswith("CARBONTUI_")}
+    known = ours <= VARIABLES and not any(name.startswith(OF_OTHERS) for name in os.environ)
+    right = all(name in _RIGHT and _RIGHT[name](value) for name, value in given.items())
+    return rest if known and right and rest and not any("/fd/" in word for word in rest) else None
+
+
+def _settings() -> dict[str, str]:
+    """What config.toml sets, as options: nothing, or a zone, or something to be checked."""
+    try:
+        with open(f"{_home('CONFIG', '~/.config')}/config.toml", encoding="utf-8") as file:  # noqa: PTH123
+            said = [line.strip() for line in file if line.strip() and not line.startswith("#")]
+    except FileNotFoundError:
+        said = []
+    zone = said[0].removeprefix('zone = "').removesuffix('"') if len(said) == 1 else ""
+    return {"--zone": zone} if said == [f'zone = "{zone}"'] else {"": ""} if said else {}
+
+
+def _home(kind: str, usual: str) -> str:
+    """Our folder for such files: as carbontui.paths has it."""
+    if home := os.environ.get("CARBONTUI_HOME"):
+        return os.path.realpath(os.path.expanduser(home))  # noqa: PTH111
+    return os.path.expanduser(os.environ.get(f"XDG_{kind}_HOME", "").strip() or usual) + "/carbontui"  # noqa: PTH111
+
+
+def _is_zone(text: str) -> bool:
+    table = f"{os.path.dirname(os.path.abspath(__file__))}/data/timezone-to-zone.csv"  # noqa: PTH100, PTH120
+    with open(table, encoding="utf-8") as file:  # noqa: PTH123
+        return text.isupper() and any(row.split(",")[2:3] == [text] for row in file)
+
+
+def _is_factor(text: str) -> bool:
+    whole, point, part = text[:-1].partition(".")
+    decimal = text.isascii() and text[-1:] == "x" and whole.isdigit() and part.isdigit() == bool(point)
+    return decimal and 1 <= int(whole) < FACTOR_MAX
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 0 < int(text) < 10**9
+
+
+_RIGHT = {"--zone": _is_zone, "--budget": _is_factor, "--steps": _is_count}
+
+
+def _begin(argv: list[str], ours: "Callable[[], dict[str, str]]") -> "Begun | None":
+    """Begin the command; None, or OSError, where it is to be started as any other: nothing is left behind then."""
+    import resource
+    import stat
+
+    few = 0 <= resource.getrlimit(resource.RLIMIT_NOFILE)[1] < FILES_LEAST
+    read, program = stat.S_ISREG(os.fstat(0).st_mode), _program(argv)
+    if few or read or not program or any(map(os.isatty, (0, 1, 2))):
+        return None
+    mask = os.umask(0o077)
+    try:
+        state, sockets = _home("STATE", "~/.local/state"), _socket_dir()
+        os.makedirs(f"{state}/jobs", exist_ok=True)  # noqa: PTH103
+        disk = os.statvfs(state)
+        if not (_is_private(state) and _is_private(sockets)) or disk.f_bavail * disk.f_frsize < ROOM_B:
+            return None
+        job = new_id()
+        one = Begun(job, f"{state}/jobs/{job}", f"{sockets}/{socket_name(state, job)}")
+        os.mkdir(one.dir)  # noqa: PTH102
+        try:
+            if _fork(one, program, argv, ours, mask):
+                return one
+        except OSError:
+            pass
+        os.close(one.stdin)
+        for name in os.listdir(one.dir):  # noqa: PTH208
+            os.unlink(f"{one.dir}/{name}")  # noqa: PTH108
+        os.rmdir(one.dir)  # noqa: PTH106
+    finally:
+        os.umask(mask)
+    return None
+
+
+def _fork(one: Begun, program: str, argv: list[str], ours: "Callable[[], dict[str, str]]", mask: int) -> bool:
+    """Start the command in a fork, which then becomes its keeper; whether it has started."""
+    import fcntl
+    from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask  # type: ignore[import-not-found]  # without enum
+
+    from carbontui.client import inject
+
+    inject.link(one.dir)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    output = errors = os.open(one.log, flags, 0o600)
+    if not os.path.samestat(os.fstat(1), os.fstat(2)):
+        one.err = f"{one.dir}/run.err"
+        errors = os.open(one.err, flags, 0o600)
+    lock = os.open(f"{one.dir}/training.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    hook, marker = f"{one.dir}/hook", f"{one.dir}/resume.json"
+    theirs = inject.environment(
+        os.environ, hook_dir=hook, socket=one.socket, job=one.job, marker=marker, log=one.log, err=one.err
+    )
+    (reads, one.spec), (told, tells) = os.pipe(), os.pipe()
+    before = pthread_sigmask(SIG_BLOCK, FORWARDED)
+    one.keeper = os.fork()
+    if one.keeper == 0:
+        child = 0
+        try:
+            os.setsid()
+            os.umask(mask)
+            os.set_inheritable(lock, True)
+            files = [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, errors, 2)]
+            child = os.posix_spawn(
+                program, argv, theirs, file_actions=files, setsid=True, setsigmask=(), setsigdef=IGNORED
+            )
+            os.set_inheritable(lock, False)
+            os.umask(0o077)
+            os.write(tells, b"1")
+            time.sleep(FIRST_OUTPUT_S)  # the command's own start comes first
+            os.chdir(one.dir)
+            log = os.open("carbontui.log", flags, 0o600)
+            for fd, number in ((reads, 0), (log, 1), (log, 2)):
+                os.dup2(fd, number)
+            os.set_inheritable(one.stdin, True)
+            keeper = [sys.executable, "-m", "carbontui.job.keeper", one.job, "--begun", str(child)]
+            os.execve(sys.executable, keeper, ours())
+        finally:
+            if child:
+                os.killpg(child, 9)
+            os._exit(1)
+    for fd in (reads, tells, lock, *{output, errors}):
+        os.close(fd)
+    started = os.read(told, 1) != b""
+    os.close(told)
+    if not started:
+        os.waitpid(one.keeper, 0)
+        os.close(one.spec)
+        pthread_sigmask(SIG_SETMASK, before)
+    return started
+
+
+def is_unread(fd: int) -> bool:
+    """Whether it is a pipe or socket with something to be read, or somebody who may still write."""
+    import fcntl
+    import select
+    import stat
+    import termios
+
+    mode = os.fstat(fd).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return False
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    ended = dict(poll.poll(0)).get(fd, 0) & select.POLLHUP
+    return not ended or any(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))
+
+
+def _program(argv: list[str]) -> str:
+    """The command's file; "" if it cannot be started, or its script is not there."""
+    if any(word.endswith(".py") and not os.path.exists(word) for word in argv[1:]):  # noqa: PTH110
+        return ""
+    folders = [""] if "/" in argv[0] else os.environ.get("PATH", os.defpath).split(":")
+    files = (os.path.join(folder, argv[0]) for folder in folders)  # noqa: PTH118
+    return next((file for file in files if os.path.isfile(file) and os.access(file, os.X_OK)), "")  # noqa: PTH113
+
+
+def _socket_dir() -> str:
+    """As carbontui.paths chooses it where nothing is in the way."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    usable = os.path.isdir(runtime) and os.access(runtime, os.W_OK) and len(os.fsencode(runtime)) <= RUNTIME_MAX  # noqa: PTH112
+    folder = f"{runtime}/carbontui" if usable else f"/tmp/carbontui-{os.getuid()}"
+    os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+    return folder
+
+
+def _is_private(path: str) -> bool:
+    there = os.lstat(path)
+    return there.st_mode & 0o170077 == 0o040000 and there.st_uid == os.getuid()
