@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 FLAGS = {"--quiet", "--guess", "--no-cap", "--no-probe", "--no-spool"}
 """Options of `run` that change nothing of the start; so do --zone, --steps, and a --budget without --work."""
-VARIABLES = {"CARBONTUI_HOME", "CARBONTUI_OFFLINE"}
-"""Others of ours hold settings, or are of a job around this one."""
+VARIABLES = {"CARBONTUI_HOME": "", "CARBONTUI_OFFLINE": "", "CARBONTUI_ZONE": "--zone", "CARBONTUI_BUDGET": "--budget"}
+"""And the option that it stands for; others of ours are of a job around this one, or hold what is to be checked."""
 OF_OTHERS = ("SLURM_", "SKYPILOT_", "ELECTRICITYMAPS_", "WATTTIME_", "ENTSOE_", "EIA_")
 """What variables begin with that name a scheduler's job, or may be a key that the command does not get."""
 FORWARDED = (2, 3, 10, 12, 15)
@@ -109,8 +109,9 @@ def _plain(words: list[str]) -> "list[str] | None":
         name, equals, value = word.partition("=")
         if name not in FLAGS or equals:
             given[name] = value if equals or not rest else rest.pop(0)
-    ours = {name for name in os.environ if name.startswith("CARBONTUI_")}
-    known = ours <= VARIABLES and not any(name.startswith(OF_OTHERS) for name in os.environ)
+    ours = {name: value for name, value in os.environ.items() if name.startswith("CARBONTUI_")}
+    given |= {VARIABLES[name]: value for name, value in ours.items() if value and VARIABLES.get(name)}
+    known = ours.keys() <= VARIABLES.keys() and not any(name.startswith(OF_OTHERS) for name in os.environ)
     right = all(name in _RIGHT and _RIGHT[name](value) for name, value in given.items())
     return rest if known and right and rest and not any("/fd/" in word for word in rest) else None
 

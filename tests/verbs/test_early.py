@@ -202,6 +202,21 @@ def test_what_may_wait_or_be_refused_is_left_to_the_command_line(words: str) -> 
     assert early._plain(words.split()) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "taken"),
+    [
+        ("ZONE", "DE", True),
+        ("ZONE", "XX", False),
+        ("BUDGET", "2x", True),
+        ("BUDGET", "soon", False),
+        ("JOB", "x", False),
+    ],
+)
+def test_a_variable_counts_as_its_option(name: str, value: str, taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"CARBONTUI_{name}", value)
+    assert (early._plain(["true"]) is not None) is taken
+
+
 def test_no_key_is_handed_on_and_no_signal_lost() -> None:
     assert all(name.startswith(early.OF_OTHERS) for name in launch.GRID_KEYS)
     assert {*early.FORWARDED} == signals.PASSED_ON
