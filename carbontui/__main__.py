@@ -4,6 +4,8 @@
 import os
 import sys
 
+from carbontui import early
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -17,14 +19,14 @@ def _keepers_environment() -> "dict[str, str]":
 
 def main() -> "NoReturn":
     """Entry point. `line`, and the start of `run`, come first where they can; everything else is the command line's."""
+    path, sys.path[:] = sys.path[:], early.own_path()
     if sys.argv[1:2] == ["run"]:
-        from carbontui import early
-
         early.quickly(sys.argv[2:], _keepers_environment)
     import gc
 
     from carbontui.system import isolation
 
+    sys.path[:] = path
     isolation.forget_pythonpath()
     if sys.argv[1:] == ["line"]:
         from carbontui.line import quickly

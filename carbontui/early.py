@@ -85,6 +85,13 @@ begun: "Begun | None" = None
 """The command of this process, if it is under way already."""
 
 
+def own_path() -> list[str]:
+    """Where Python's own modules are found, and no others of their names."""
+    theirs = {os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(":") if entry}  # noqa: PTH100
+    with_cwd = theirs | {os.getcwd() if os.path.isdir(".") else ""}  # noqa: PTH109, PTH112
+    return [entry for entry in sys.path if entry and os.path.abspath(entry) not in with_cwd]  # noqa: PTH100
+
+
 def quickly(words: list[str], ours: "Callable[[], dict[str, str]]") -> None:
     """Begin the command of `run` with these arguments, if nothing stands against it; `ours`: what the keeper
     has as its environment."""

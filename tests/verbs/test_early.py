@@ -75,6 +75,14 @@ def test_a_command_begun_early_has_the_surroundings_of_any_other() -> None:
     assert one == other
 
 
+def test_modules_of_the_user_are_not_taken_for_pythons_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("fcntl", "resource", "zlib", "typing", "contextlib"):
+        (tmp_path / f"{name}.py").write_text("print('not that of Python')")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(paths.__file__).parents[1]}")
+    done = ended([*MAIN, "--", "sh", "-c", "echo here"], stdin=subprocess.DEVNULL, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "here\n", "")
+
+
 @pytest.mark.parametrize(
     ("command", "given"),
     [
