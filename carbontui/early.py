@@ -61,7 +61,7 @@ class Begun:
         self.keeper = self.spec = -1
         """The keeper's pid, and where it reads the job's spec."""
         self.copied = [0, 0]
-        """Bytes of its output and its errors that are copied to ours."""
+        """Bytes of its output and its errors that are copied to ours: lines, as one of our own may come next."""
 
     def poll(self) -> "int | None":
         """The keeper's exit code; None while it lives."""
@@ -69,13 +69,15 @@ class Begun:
         return os.waitstatus_to_exitcode(status) if pid else None
 
     def copy(self) -> bool:
-        """Copy what it has written to our own output; whether that was anything. Raises OSError."""
+        """Copy the lines it has written to our own output; whether there were any. Raises OSError."""
         before = sum(self.copied)
         for at, path in enumerate(filter(None, (self.log, self.err))):
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                while data := os.pread(file, 65536, self.copied[at]):
-                    self.copied[at] += os.write(at + 1, data)
+                data = os.pread(file, 65536, self.copied[at])
+                while data := data[: data.rfind(b"\n") + 1]:
+                    done = os.write(at + 1, data)
+                    self.copied[at], data = self.copied[at] + done, data[done:]
             finally:
                 os.close(file)
         return sum(self.copied) > before
