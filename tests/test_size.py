@@ -51,9 +51,9 @@ ROOMS = {
     "slurm": 671,
     "system": 908,
     "text": 1_600,
-    "tui": 247,
+    "tui": 248,
     "tui/model": 823,
-    "tui/screens": 1_506,
+    "tui/screens": 1_500,
     "tui/terminal": 473,
     "tui/widgets": 1_816,
 }
