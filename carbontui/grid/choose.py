@@ -17,9 +17,8 @@ from carbontui.grid.providers.energy_charts import EnergyCharts, EnergyChartsPri
 from carbontui.grid.providers.entsoe import Entsoe, EntsoePrice
 from carbontui.grid.providers.japan import Japan
 from carbontui.grid.providers.latest import Ercot, HydroQuebec, Miso, Ons, Spp, Taipower, Transpower
-from carbontui.grid.providers.neso import Neso
+from carbontui.grid.providers.neso import Neso, OctopusAgile
 from carbontui.grid.providers.operators import Eco2mix, Eirgrid
-from carbontui.grid.providers.retail import OctopusAgile
 from carbontui.grid.providers.watttime import WattTime
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import HOUR_S
