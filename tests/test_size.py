@@ -18,7 +18,7 @@ ROOMS = {
     "account": 950,
     "assumed": 217,
     "client": 1_472,
-    "client/detection": 927,
+    "client/detection": 929,
     "client/frameworks": 1_049,
     "client/pausing": 1_597,
     "commands": 2_458,

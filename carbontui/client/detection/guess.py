@@ -96,7 +96,8 @@ class Detector:
         claims: List[work.TotalClaim] = []
         sources = [self._code]
         if places.schedules or places.displays or "tqdm.std" in sys.modules:
-            from carbontui.client.detection import stated
+            with watch.unforked:
+                from carbontui.client.detection import stated
 
             sources += [functools.partial(one, self) for one in (stated.by_bars, stated.by_schedules)]
         for source in sources:

@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections import deque
 from types import CodeType
-from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, ContextManager, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from carbontui.client.readonly import length_of, listen
 
@@ -119,6 +119,8 @@ class Watch:
 
     def __init__(self) -> None:
         self.count: Callable[[], int] = lambda: 0
+        self.unforked: ContextManager[Any] = contextlib.nullcontext()
+        """No fork comes meanwhile: a child could wait for ever for a module that this thread was loading."""
         self.streams: Dict[Tuple[Any, ...], Stream] = {}
         self.observe: Optional[Tuple[int, Chain, Tuple[Any, ...], bool]] = None
         """The last step looked at: its number, its place, the values of `globals` then, and whether it was unsure."""

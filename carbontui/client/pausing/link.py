@@ -106,7 +106,7 @@ class Link:
         self.closed = False
         self._talk = threading.Lock()
         """Held by the sender: this thread, never while it waits, or the training thread for its last message."""
-        watch.count = lambda: gate.counter.done()
+        watch.count, watch.unforked = lambda: gate.counter.done(), gate.cond
         gate.on_change = self.changed
         gate.on_ack = self.ack
         self.thread = threading.Thread(target=self._run, name="carbontui-link", daemon=True)
