@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
 WHOLE = 51_176
-FILES = 438
+FILES = 437
 ROOMS = {
     "": 1_871,
     "account": 950,
@@ -53,9 +53,9 @@ ROOMS = {
     "text": 1_594,
     "tui": 248,
     "tui/model": 821,
-    "tui/screens": 1_500,
+    "tui/screens": 1_499,
     "tui/terminal": 473,
-    "tui/widgets": 1_813,
+    "tui/widgets": 1_805,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 

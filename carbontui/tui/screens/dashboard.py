@@ -35,8 +35,7 @@ from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.frontier_chart import FrontierChart
 from carbontui.tui.widgets.numbers import Numbers
 from carbontui.tui.widgets.state_bar import StateBar
-from carbontui.tui.widgets.timeline import PriceStrip
-from carbontui.tui.widgets.watt_chart import WattChart
+from carbontui.tui.widgets.timeline import PriceStrip, WattChart
 
 LEGEND_FROM = 34
 """Least rows of a terminal that shows the chart's legend and the price."""
