@@ -140,13 +140,14 @@ INSIDE = {
     **{f"{CLIENT}.{name}": set() for name in ("prediction", "readonly")},
     f"{CLIENT}.detection": {f"{CLIENT}.{name}" for name in ("inject", "marker", "readonly")},
     f"{CLIENT}.pausing": {f"{CLIENT}.{name}" for name in ("detection", "device", "marker")},
-    f"{CLIENT}.api": {f"{CLIENT}.{name}" for name in ("detection", "pausing", "device", "marker", "version")},
-    f"{CLIENT}.inside": {f"{CLIENT}.{name}" for name in ("api", "device", "marker", "sitecustomize")},
+    f"{CLIENT}.process": {f"{CLIENT}.{name}" for name in ("detection", "pausing", "device", "marker", "version")},
+    f"{CLIENT}.api": {f"{CLIENT}.{name}" for name in ("process", "version")},
+    f"{CLIENT}.inside": {f"{CLIENT}.{name}" for name in ("api", "device", "marker", "process", "sitecustomize")},
     f"{CLIENT}.checkpoint": {f"{CLIENT}.{name}" for name in ("api", "device", "marker")},
     f"{CLIENT}.frameworks": {f"{CLIENT}.{name}" for name in ("api", "checkpoint", "detection", "marker", "readonly")},
     f"{CLIENT}.train": {f"{CLIENT}.{name}" for name in ("api", "checkpoint", "device", "prediction")},
     f"{CLIENT}.hooks": {
-        f"{CLIENT}.{name}" for name in ("api", "around", "detection", "device", "frameworks", "marker")
+        f"{CLIENT}.{name}" for name in ("around", "detection", "device", "frameworks", "marker", "process")
     },
     f"{CLIENT}.sitecustomize": {f"{CLIENT}.hooks", f"{CLIENT}.detection"},
     POWER: set(),

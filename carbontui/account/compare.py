@@ -158,7 +158,8 @@ def on_boards(work: Work, here: BoardSpec, boards: Iterable[BoardSpec]) -> list[
         watts = work.boards_w * board.tdp_w / here.tdp_w + work.rest_w
         kwh = joules_to_kwh(watts * time_s)
         how = "as given" if board == here else "rule of thumb"
-        row = Elsewhere(board.short, factor, time_s, kwh, _times(kwh, work.intensity), how)
+        grams = None if work.intensity is None else kwh * work.intensity
+        row = Elsewhere(board.short, factor, time_s, kwh, grams, how)
         found.append(as_used(row, work) if board == here else row)
     return sorted(found, key=lambda other: other.kwh)
 
@@ -168,10 +169,6 @@ def on_grids(work: Work, grids: Mapping[str, tuple[float, str]]) -> list[Elsewhe
     kwh = joules_to_kwh((work.boards_w + work.rest_w) * work.work_s)
     found = [Elsewhere(name, 1.0, work.work_s, kwh, kwh * value, how) for name, (value, how) in grids.items()]
     return sorted(found, key=lambda other: other.gco2_g or 0.0)
-
-
-def _times(kwh: float, intensity: float | None) -> float | None:
-    return None if intensity is None else kwh * intensity
 
 
 T = TypeVar("T")

@@ -93,13 +93,9 @@ def planned(
     if not found.late_s:
         return problem, found
     longer = on_hours(job, grid, work_s, start_s, deadline_s + found.late_s)
-    return longer, _late_by(problem.deadline_s, solve(longer, tol=tol))
-
-
-def _late_by(deadline_s: float, plan: Schedule) -> Schedule:
-    """The plan and its baselines, each late by the time it needs beyond `deadline_s` (seconds from the start)."""
-    baselines = tuple(replace(rival, late_s=max(0.0, rival.finish_s - deadline_s)) for rival in plan.baselines)
-    return replace(plan, late_s=max(0.0, plan.finish_s - deadline_s), baselines=baselines)
+    plan, due_s = solve(longer, tol=tol), problem.deadline_s
+    baselines = tuple(replace(rival, late_s=max(0.0, rival.finish_s - due_s)) for rival in plan.baselines)
+    return longer, replace(plan, late_s=max(0.0, plan.finish_s - due_s), baselines=baselines)
 
 
 def load_job(path: str | Path) -> AssumedJob:

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import math
-import os
-import socket
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
-from carbontui.client import device, marker
-from carbontui.client.detection import guess
-from carbontui.client.detection.places import watch
-from carbontui.client.pausing import signals
-from carbontui.client.pausing.gate import Gate
-from carbontui.client.pausing.link import Link
+from carbontui.client import process
+from carbontui.client.process import gate as gate
 
 _METRICS_MAX = 32
 _COUNT_MAX = 2**53
-GOODBYE_S = 0.5
-"""The longest delay at the end of a training by a supervisor that has stopped reading."""
-gate = Gate()
-_link: Optional[Link] = None
-_ranks: List[Any] = []
 _ignored: List[str] = []
 """What report() was given and does not know."""
 
@@ -97,8 +85,8 @@ def on_checkpoint(fn: Callable[[], Any]) -> Callable[[], Any]:
 def savers_changed() -> None:
     """A checkpoint function was added or removed."""
     gate.on_change()
-    if _link is not None:
-        _link.guard()
+    if process.link is not None:
+        process.link.guard()
 
 
 def paused() -> bool:
@@ -135,128 +123,3 @@ def _float(value: Any) -> Optional[float]:
 def _number(value: Any) -> Optional[float]:
     number = _float(value)
     return number if number is not None and math.isfinite(number) else None
-
-
-def _env_count(name: str, default: int = 0) -> int:
-    value = os.environ.get(name, "")
-    return int(value) if value.isascii() and value.isdigit() and len(value) < 16 else default
-
-
-def _first_step() -> None:
-    """Start the link, if a supervisor's socket is named. Runs once, in the training thread."""
-    global _link
-    path = os.environ.get("CARBONTUI_SOCKET")
-    if not path or os.name != "posix":
-        gate.enabled = False
-        return
-    from carbontui.client.version import __version__
-
-    if _unloaded_before():
-        sys.stderr.write(
-            "carbontui: an earlier part of this command was unloaded; this one begins when that has ended\n"
-        )
-        gate.depart()
-    rank, world = rank_of_world()
-    gate.facts.setdefault("start_step", _env_count("CARBONTUI_START_STEP"))
-    hello = {
-        "version": __version__,
-        "pid": os.getpid(),
-        "start_time": device.start_time(),
-        "host": socket.gethostname(),
-        "rank": rank,
-        "world": max(1, world),
-        "restart": _env_count("TORCHELASTIC_RESTART_COUNT"),
-    }
-    first, _link = _link is None, Link(gate, path, hello)
-    _link.devices = device.devices()
-    gate.quiesce, gate.capturing = device.quiesce, device.capturing
-    gate.on_leave = _flush
-    gate.on_boundary = _distribute
-    _distribute()
-    if first:
-        atexit.register(_goodbye, os.getpid(), os.getppid())
-
-        def exit_now(status: int, leave: Any = os._exit) -> None:
-            _flush()
-            leave(status)
-
-        os._exit = exit_now  # type: ignore[assignment]  # so ends a process of multiprocessing: nothing at exit is run
-    _link.guard()
-    signals.arm(gate)
-    _link.start()
-
-
-def _flush() -> None:
-    if _link is not None:
-        _link.flush(GOODBYE_S)
-
-
-def join() -> None:
-    """In the middle of a script: its steps are counted from here on, for the supervisor that the environment names."""
-    watch.restart()
-    guess.detector.__init__()  # type: ignore[misc]
-    gate.restart()
-    _first_step()
-
-
-def leave() -> None:
-    """The job ends, the script goes on: from here on every step is a no-op again."""
-    if _link is not None:
-        _link.close()
-    gate.restart()
-    gate.enabled = False
-
-
-def _distribute() -> None:
-    """A rank of a distributed job never stops alone: from now on all ranks agree first.
-
-    Checked again before any want is obeyed, for process groups that come up late or without torchrun's variables.
-    """
-    if _link is None or _ranks:
-        return
-    rank, world = rank_of_world()
-    if world > 1:
-        from carbontui.client.pausing.ranks import Ranks
-
-        _ranks.append(Ranks(gate, rank, world, _link.speed))
-        _ranks[0].start()
-
-
-def rank_of_world() -> Tuple[int, int]:
-    dist = device.distributed()
-    return (dist.get_rank(), dist.get_world_size()) if dist else (_env_count("RANK"), _env_count("WORLD_SIZE", 1))
-
-
-def _unloaded_before() -> bool:
-    """A shell takes exit code 0 as completion, and would start the next training on a half-finished one.
-
-    The marker detects this: the keeper removes it before it restarts the command. Ranks on other hosts do not see it,
-    and all must exit together.
-    """
-    here = _env_count("LOCAL_WORLD_SIZE", 1) == _env_count("WORLD_SIZE", 1)
-    return here and os.path.exists(os.environ.get("CARBONTUI_MARKER", ""))
-
-
-def _goodbye(pid: int, parent: int) -> None:
-    """Report the last steps; stop the ranks thread, which must not outlive the interpreter."""
-    if _link is not None and pid == os.getpid():
-        _flush()
-        for ranks in _ranks:
-            ranks.stop()
-        marker.leave_exit_code(parent, device.start_time())
-
-
-def _forked() -> None:
-    """In the child of a fork: drop the parent's link. Before the first step there is nothing to undo."""
-    if _link is not None:
-        gate.enabled = False
-        _link.abandon()
-    gate.cond.release()
-
-
-gate.on_first = _first_step
-if hasattr(os, "register_at_fork"):
-    # the lock is held across the fork, so that the child never finds it held by a thread that does not exist there
-    os.register_at_fork(
-        before=lambda: gate.cond.acquire(), after_in_parent=lambda: gate.cond.release(), after_in_child=_forked
-    )

@@ -22,15 +22,6 @@ def _used(cuda: Any) -> Tuple[int, ...]:
     return used or (cuda.current_device(),)
 
 
-def written() -> Optional[int]:
-    """Bytes that this process has passed to write() so far; None without /proc."""
-    try:
-        with open("/proc/self/io") as file:
-            return next(int(line[6:]) for line in file if line.startswith("wchar:"))
-    except (OSError, ValueError, StopIteration):
-        return None
-
-
 def quiesce() -> None:
     """Wait until the devices this process uses have finished all launched work. Errors are left to the script."""
     try:

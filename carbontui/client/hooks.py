@@ -15,9 +15,9 @@ import weakref
 from typing import Any, Callable, List
 
 from carbontui.client import device, marker
-from carbontui.client.api import gate
 from carbontui.client.around import around
 from carbontui.client.detection.places import chain, key_of, watch
+from carbontui.client.process import gate
 
 STALE_AFTER = 64
 """After this many boundaries of others without one of the leading optimizer, another one leads."""

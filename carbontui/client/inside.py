@@ -17,7 +17,7 @@ import sys
 import time
 from typing import Any, Dict, List, Optional
 
-from carbontui.client import api, device, marker
+from carbontui.client import api, device, marker, process
 
 BEGIN_S = 60.0
 """The longest wait for the job to begin; then the script goes on without one."""
@@ -66,14 +66,14 @@ class ScriptJob:
                 from carbontui.client.sitecustomize import follow
 
                 follow()  # type: ignore[no-untyped-call]
-                api.join()
+                process.join()
             except Exception as error:  # of another version, or no thread may be started
                 _say(f"job {self.id} cannot be steered: {error!r}")
         api.report(total=self.total)
 
     def _ask(self) -> str:
         """Have the job made; why it is not, '' if it is."""
-        if api.rank_of_world()[1] > 1:
+        if process.rank_of_world()[1] > 1:
             return "its ranks are held together under carbontui run alone"
         asked = [sys.executable, "-m", "carbontui.cli", "begin", str(os.getpid()), *self.words]
         try:
@@ -94,7 +94,7 @@ class ScriptJob:
         place, self._place = self._place, {}
         atexit.unregister(self.end)
         with contextlib.suppress(Exception):
-            api.leave()
+            process.leave()
         for name, value in self._before.items():
             os.environ.pop(name, None)
             if value is not None:

@@ -10,17 +10,13 @@ from carbontui.grid.http import Http
 from carbontui.grid.providers.base import Provider
 from carbontui.grid.providers.caiso import Caiso, CaisoPrice
 from carbontui.grid.providers.daily import Ieso, Nyiso, Ree
-from carbontui.grid.providers.eia import Eia
-from carbontui.grid.providers.electricity_maps import ElectricityMaps
-from carbontui.grid.providers.energi_data_service import EnergiDataPrice, EnergiDataService
-from carbontui.grid.providers.energy_charts import EnergyCharts, EnergyChartsPrice
 from carbontui.grid.providers.entsoe import Entsoe, EntsoePrice
+from carbontui.grid.providers.europe import EnergiDataPrice, EnergiDataService, EnergyCharts, EnergyChartsPrice
 from carbontui.grid.providers.japan import Japan
+from carbontui.grid.providers.keyed import Eia, ElectricityMaps, WattTime
 from carbontui.grid.providers.latest import Ercot, HydroQuebec, Miso, Ons, Spp, Taipower, Transpower
-from carbontui.grid.providers.neso import Neso
+from carbontui.grid.providers.neso import Neso, OctopusAgile
 from carbontui.grid.providers.operators import Eco2mix, Eirgrid
-from carbontui.grid.providers.retail import OctopusAgile
-from carbontui.grid.providers.watttime import WattTime
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import HOUR_S
 

@@ -102,7 +102,8 @@ class NodeHandle(AgentHandle):
         if isinstance(message, Up):
             self.host = message.host
         elif isinstance(message, Open):
-            self._connect(message.c)
+            new = self._relays[message.c] = Relay(message.c, self._say)
+            self._carry_on(self._carry(new))
         elif isinstance(message, Line | Shut):
             relay = self._relays.get(message.c)
             if relay is not None:
@@ -110,7 +111,8 @@ class NodeHandle(AgentHandle):
         elif isinstance(message, Report):
             super().take(self._dated(message))
         elif isinstance(message, Done | Gone):
-            super().take(structs.replace(message, outcomes=tuple(self._here(o) for o in message.outcomes)))
+            here = (structs.replace(outcome, uuid=self._named(outcome.uuid)) for outcome in message.outcomes)
+            super().take(structs.replace(message, outcomes=tuple(here)))
         else:
             super().take(message)
 
@@ -153,17 +155,10 @@ class NodeHandle(AgentHandle):
         made_up = bool(self.simulated) or uuid.startswith(declared.UUID)
         return f"{uuid}@{self.name}" if uuid in HOST_PARTS or made_up else uuid
 
-    def _here(self, outcome: Outcome) -> Outcome:
-        return structs.replace(outcome, uuid=self._named(outcome.uuid))
-
     def _left_behind(self, outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
         return ()  # that node's leases are stored there
 
     # --- connections ---
-
-    def _connect(self, c: int) -> None:
-        relay = self._relays[c] = Relay(c, self._say)
-        self._carry_on(self._carry(relay))
 
     def _carry_on(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

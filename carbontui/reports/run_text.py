@@ -19,7 +19,8 @@ SHOWN = 40
 
 def story_of(story: RunStory) -> list[str]:
     """The run in a few sentences, a paragraph each."""
-    return [text for text in (_what(story), _how(story), _account(story), _besides(story)) if text]
+    besides = f"Besides: {'; '.join(map(words.excluded, story.excluded))}." if story.excluded else ""
+    return [text for text in (_what(story), _how(story), _account(story), besides) if text]
 
 
 def ending(story: RunStory) -> tuple[tuple[str, str], ...]:
@@ -121,11 +122,6 @@ def _account(story: RunStory) -> str:
         if abs(grams := getattr(split, part)) >= max(form.LEAST_G, 0.005 * abs(less))
     ]
     return f"{text} Of this, {_listed(told)}." if told else text
-
-
-def _besides(story: RunStory) -> str:
-    """What was run to learn about the work."""
-    return f"Besides: {'; '.join(words.excluded(apart) for apart in story.excluded)}." if story.excluded else ""
 
 
 def decisions(story: RunStory) -> list[str]:

@@ -86,17 +86,17 @@ def asleep_s() -> float:
 
 def boot_id() -> str:
     """The kernel's boot id: tells whether a pid or a lease was written before a reboot."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123
-            return file.read().strip()
-    except OSError:
-        return ""
+    return _line("/proc/sys/kernel/random/boot_id")
 
 
 def machine_id() -> str:
     """The machine's id, the same at every boot; '' where it has none."""
+    return _line("/etc/machine-id")
+
+
+def _line(path: str) -> str:
     try:
-        return read("/etc/machine-id").decode(errors="replace").strip()
+        return read(path).decode(errors="replace").strip()
     except OSError:
         return ""
 

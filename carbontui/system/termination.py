@@ -70,11 +70,8 @@ def _azure(base: str) -> float | None:
     query = "api-version=2021-02-01&format=text"
     own = _ask(f"{base}/metadata/instance/compute/name?{query}", headers).strip()
     mine = [one for one in events if own in one.get("Resources", ())]
-    return min((_azure_time(one.get("NotBefore") or "") for one in mine), default=None)
-
-
-def _azure_time(text: str) -> float:
-    return parsedate_to_datetime(text).timestamp() if text else 0.0
+    ends = (one.get("NotBefore") for one in mine)
+    return min((parsedate_to_datetime(end).timestamp() if end else 0.0 for end in ends), default=None)
 
 
 def _ask(url: str, headers: Mapping[str, str], method: str = "GET") -> str:

@@ -17,11 +17,6 @@ Table = Mapping[str, Wording]
 """The wording of each code."""
 
 
-def _until_named(end_s: float | None, now_s: float) -> str:
-    # of what was typed: named, so that a mistake is noticed
-    return "" if end_s is None else f", until {figures.named_clock(end_s, now_s)}"
-
-
 def _also(more: Any) -> str:
     clauses = (more,) if isinstance(more, str) else more or ()
     return "".join(f"; {clause}" for clause in clauses if clause)
@@ -86,7 +81,8 @@ _OF_TIME: Mapping[str, Callable[[Any, float], str]] = {
     "clock": figures.clock,
     "time_of_day": lambda at_s, now_s: figures.clock(at_s, at_s),
     "until": until,
-    "until_named": _until_named,  # ', until 18:00 CET', or nothing without an end
+    # ', until 18:00 CET', or nothing without an end; of what was typed: named, so that a mistake is noticed
+    "until_named": lambda at_s, now_s: "" if at_s is None else f", until {figures.named_clock(at_s, now_s)}",
 }
 _OF_VALUE: Mapping[str, Callable[[Any], str]] = {
     "duration": figures.duration,

@@ -8,10 +8,6 @@ from carbontui.text.boards import limit_command
 from carbontui.text.forms import Table, fill
 
 
-def _not_calibrated(*, last: str | None, now_s: float) -> str:
-    return f"not calibrated yet{f': {last}' if last else ''}"
-
-
 def _above_lowered(*, watts: float, start: float, default: float, maker: str, board: str, now_s: float) -> str:
     command = limit_command(maker, board, round(1000 * default))
     return (
@@ -53,7 +49,7 @@ REFUSALS: Table = {
     "no_guess": "no guess of the total steps: no source for one",
     "no_guess_needed": "no guess of the total steps: the total is known: {steps:count} steps",
     # calibrations
-    "not_calibrated": _not_calibrated,
+    "not_calibrated": lambda *, last, now_s: f"not calibrated yet{f': {last}' if last else ''}",
     "calibration_runs": "a calibration is running ({progress})",
     "replay_uncalibrated": "a replay cannot be calibrated: its watts are those of a model or of another time",
     "no_gpu": "there is no GPU to calibrate on",

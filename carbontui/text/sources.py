@@ -153,10 +153,6 @@ def called(kind: str) -> str:
     return "above idle" if kind == "always-on" else "at the wall"
 
 
-def _sign(*, sign: str, now_s: float) -> str:
-    return SIGNS.get(sign, sign)
-
-
 def _host(watts: float, how: str, by: str, band_w: tuple[float, float] | None) -> str:
     if how == "none":
         return "the rest of the machine is not known and not counted"
@@ -199,4 +195,4 @@ def _counted(
     return f"{said}; PUE {pue:g} ({PUES.get(pue_why, pue_why)}){making}"
 
 
-BOUNDARY: Table = {"boundary_why": _sign, "boundary_counts": _counted}
+BOUNDARY: Table = {"boundary_why": lambda *, sign, now_s: str(SIGNS.get(sign, sign)), "boundary_counts": _counted}

@@ -36,6 +36,7 @@ class CarbonApp(App[str | None]):
         *(f"screens/{page}.tcss" for page in ("dashboard", "jobs", "log", "plan", "read")),
     ]
     ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = None
     TITLE = "carbontui"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "quit", "leave", id="leave", show=False, priority=True, tooltip="Leave the screen"),

@@ -35,7 +35,7 @@ class PlainNarrator:
         budget = status.budget
         if budget is not None and budget.deadline is not None:
             factor = f"{budget.factor:.2f}x the time at full speed, " if budget.factor else ""
-            self._changed("budget", f"{factor}deadline {state_text.clock_iso(budget.deadline, now)}", now)
+            self._changed("budget", f"{factor}deadline {situation.clock(budget.deadline, now)}", now)
         self._changed("note", state_text.banner(status, view_state.series), now, first="")
         self._changed("training", situation.diverged(status), now, first="")
         for notice in self._notices.news(status):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from carbontui.client.pausing import lease, ranks
+from carbontui.client.pausing import holding, ranks
 from carbontui.client.pausing.gate import Gate
 from carbontui.client.pausing.ranks import Ranks, Store
 from carbontui.client.pausing.wire import DesiredLine
@@ -261,7 +261,7 @@ def test_a_coordinator_that_dies_during_the_pause_lets_go(join, clock, memory):
     memory.set(PREFIX + "beat/0", str(clock.now))
     memory.await_key("at/0/1")
     for _ in range(60):  # the beat may be heard only now, and counts from then on
-        clock.now += lease.FAIL_OPEN_S + 0.1
+        clock.now += holding.FAIL_OPEN_S + 0.1
         with memory.cond:
             if memory.cond.wait_for(lambda: PREFIX + "run/0" in memory.kept, 0.2):
                 break

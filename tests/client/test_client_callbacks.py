@@ -13,7 +13,7 @@ from later import needs
 from read_here import answered
 
 from carbontui.client import api
-from carbontui.client.detection import guess, places
+from carbontui.client.detection import guess, places, stated
 from carbontui.client.frameworks import base, transformers
 from carbontui.client.frameworks import lightning as lightning_hook
 from carbontui.client.pausing.gate import Gate
@@ -49,7 +49,7 @@ def facts(monkeypatch):
     monkeypatch.setattr(base.Loop, "loops", 0)
     fresh_watch = places.Watch()
     fresh_watch.count = fresh.counter.done
-    monkeypatch.setattr(base, "watch", fresh_watch)
+    monkeypatch.setattr(stated, "watch", fresh_watch)
     monkeypatch.setattr(guess, "watch", fresh_watch)
     monkeypatch.setattr(base, "chain", lambda: tuple(one for one in places.chain() if one.code.co_filename == __file__))
     return fresh.facts

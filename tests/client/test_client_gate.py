@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from carbontui.client.pausing.counter import FAR, SPAN, Counter
 from carbontui.client.pausing.gate import Gate
-from carbontui.client.pausing.lease import Duty
+from carbontui.client.pausing.holding import Duty
 from carbontui.client.pausing.wire import DesiredLine
 
 

@@ -16,7 +16,8 @@ from later import IN_PROCESS, needs
 from read_here import answered, read
 
 from carbontui.client.detection import guess, places, settings, sight
-from carbontui.client.detection.work import Stage, TotalClaim, fold, reached, staged
+from carbontui.client.detection.stated import Stage, staged
+from carbontui.client.detection.work import TotalClaim, fold, reached
 from carbontui.job.worker import reading, source, values
 
 pytestmark = [IN_PROCESS]
@@ -370,7 +371,7 @@ def test_a_resolver_of_the_script_is_not_run(launch, finish):
 def test_a_bar_that_is_over_stands_until_a_step_is_made_without_it(monkeypatch):
     task = SimpleNamespace(completed=50, total=200)
     display = SimpleNamespace(tasks=[task])
-    monkeypatch.setattr(guess, "displays", [lambda: display])
+    monkeypatch.setattr(places, "displays", [lambda: display])
     monkeypatch.setattr(guess, "watch", watch := places.Watch())
     watch.observe = 50, (), (), False
     detector = guess.Detector()

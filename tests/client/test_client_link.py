@@ -75,7 +75,7 @@ def test_the_last_steps_are_told_though_the_link_never_gets_a_turn(supervisor, l
     process = launch(
         """
         import carbontui, threading, time
-        from carbontui.client import api
+        from carbontui.client import api, process
 
         class BusyMachine:
             asleep = threading.Event()
@@ -88,8 +88,8 @@ def test_the_last_steps_are_told_though_the_link_never_gets_a_turn(supervisor, l
         carbontui.step()
         while not api.gate.connected:
             time.sleep(0.001)
-        poll, api._link._poll = api._link._poll, BusyMachine()
-        api._link.changed()
+        poll, process.link._poll = process.link._poll, BusyMachine()
+        process.link.changed()
         BusyMachine.asleep.wait()
         for _ in range(59):
             carbontui.step()

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from carbontui.client.detection import pth, unseen
+from carbontui.client.detection import unseen
 from carbontui.client.detection.unseen import Process
+from carbontui.commands import hook as pth
 
 HOOK = "/home/u/.local/state/carbontui/jobs/1/hook"
 ENVIRON = {"CARBONTUI_SOCKET": "/s", "PYTHONPATH": f"{HOOK}:/work"}

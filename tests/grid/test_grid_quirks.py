@@ -135,7 +135,7 @@ async def test_windows_end_a_little_later_each_time_by_chance(tmp_path: Path) ->
 
 
 async def test_a_bug_in_reading_one_source_leaves_the_others(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    from carbontui.grid.providers.energy_charts import EnergyCharts
+    from carbontui.grid.providers.europe import EnergyCharts
 
     async def broken(*_: object) -> object:
         raise ZeroDivisionError

@@ -25,7 +25,7 @@ from carbontui.tui.screens.log import LogScreen
 from carbontui.tui.terminal import keys
 from carbontui.tui.widgets.scale import GUTTER, window
 from carbontui.tui.widgets.state_bar import StateBar
-from carbontui.tui.widgets.watt_chart import WattChart
+from carbontui.tui.widgets.timeline import WattChart
 
 TRACE = "step 60\nTraceback (most recent call last):\nRuntimeError: out of memory\n"
 

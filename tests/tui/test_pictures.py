@@ -29,8 +29,7 @@ from carbontui.tui.widgets.cells import fit
 from carbontui.tui.widgets.levels import level_in_force, planned
 from carbontui.tui.widgets.scale import TimeScale, hours, means, nice_top, window
 from carbontui.tui.widgets.tables import JobTable
-from carbontui.tui.widgets.timeline import with_scale
-from carbontui.tui.widgets.watt_chart import WattChart
+from carbontui.tui.widgets.timeline import WattChart, with_scale
 
 
 def view_state(name: str = "running") -> ViewState:

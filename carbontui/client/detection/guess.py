@@ -8,15 +8,13 @@ alive.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import sys
 import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from carbontui.client.detection import sight, work
-from carbontui.client.detection.places import Chain, Stream, displays, key_of, schedules, watch
-from carbontui.client.readonly import attributes, is_number
+from carbontui.client.detection import places, sight, work
+from carbontui.client.detection.places import Chain, Stream, key_of, watch
 
 FROM_STEPS = 3
 """Steps needed to see whether a schedule or a progress bar advances with the steps."""
@@ -74,7 +72,7 @@ class Detector:
         """The framework's stage that was said to be the last."""
         self.surprised = False
         """Another one came after it."""
-        self._staged_last: Dict[bool, Optional[work.FoldedWork]] = {}
+        self.staged_last: Dict[bool, Optional[work.FoldedWork]] = {}
         """Of a sweep's trials, and of other stages."""
         self._last: Optional[work.FoldedWork] = None
         self._gone_at: Optional[int] = None
@@ -82,34 +80,35 @@ class Detector:
         self._places: Dict[Any, CodeAround] = {}
         self._number = 0
 
-    def whole(self, steps: int, *, framework: bool = False) -> Optional[work.FoldedWork]:
-        """As `total`, with the trials of a sweep that are to come; they are taken to be as long as others were."""
-        trial = watch.trials[-1] if watch.trials else None
-        if trial is None or trial.ended not in (None, steps):
-            return self.total(steps, framework=framework)
-        if trial.expected is None and (found := self.total(steps, framework=framework)) is not None:
-            trial = trial._replace(expected=found.likely - trial.began)
-        return self._staged(steps, [*watch.trials[:-1], trial])
-
     def total(self, steps: int, *, framework: bool = False) -> Optional[work.FoldedWork]:
         """The total steps as far as anything tells; None without a clue. `steps` are done so far, those at hand by a
         `framework`."""
-        stage = watch.stages[-1] if watch.stages else None
-        if stage is not None and (stage.ended is None or steps == stage.ended):
-            self.passes = None
-            return self._staged(steps, list(watch.stages))
+        if watch.stages or watch.trials:
+            from carbontui.client.detection import stated
+
+            return stated.total(self, steps, framework)
+        return self.of_loop(steps, framework)
+
+    def of_loop(self, steps: int, framework: bool = False) -> Optional[work.FoldedWork]:
+        """As far as code, bars and schedules tell."""
         if framework or steps < FROM_STEPS or watch.observe is None:
             return None
         claims: List[work.TotalClaim] = []
-        for source in (self._code, self._bars, self._schedules):
+        sources = [self._code]
+        if places.schedules or places.displays or "tqdm.std" in sys.modules:
+            with watch.unforked:
+                from carbontui.client.detection import stated
+
+            sources += [functools.partial(one, self) for one in (stated.by_bars, stated.by_schedules)]
+        for source in sources:
             try:
                 claims += source(steps)
             except Exception:  # a script's objects may raise anything
                 continue
         if self.clocked:
             return None
-        if self._waits():
-            return _holding(self._last, steps)
+        if self.waits():
+            return work.still(self._last, steps)
         return self._standing(work.fold(steps, claims), steps)
 
     def _standing(self, total: Optional[work.FoldedWork], steps: int) -> Optional[work.FoldedWork]:
@@ -121,37 +120,12 @@ class Detector:
         self._last, self._gone_at = (last, gone_at) if stands else (total, None)
         return self._last
 
-    def _staged(self, steps: int, stages: List[work.Stage]) -> Optional[work.FoldedWork]:
-        """By these stages, of a framework or a sweep; until the code around the last is read as before."""
-        nest, trial = self._nest(stages[-1].chain, steps, fits=True), stages[-1].times != 0
-        if self._waits():
-            return _holding(self._staged_last.get(trial), steps)
-        claim = self._fits(steps, nest or work.Nest(later=None), stages)
-        self._staged_last[trial] = work.fold(steps, [] if claim is None else [claim])
-        return self._staged_last[trial]
-
-    def _fits(self, steps: int, nest: work.Nest, every: List[work.Stage]) -> Optional[work.TotalClaim]:
-        """From the stages that were begun, and the code around the call of the last."""
-        now = every[-1]
-        times = work.reached(nest, len(nest.loops))
-        claim = work.staged(every, steps, times, work.text_of(nest))
-        self.surprised = self.surprised or self.stated not in (None, (now.at, now.number))
-        if claim is None:
-            return None
-        if nest.later is None or self.surprised or claim.more or not now.chain:
-            return work.opened(claim, claim.low)
-        if not work.certain(nest):
-            claim = claim._replace(low=min(claim.low, steps), at_most=True)
-        last_one = times and now.number == times * (now.times or 1) and not nest.later[0]
-        self.stated = (now.at, now.number) if last_one else None
-        return work.followed(claim, *nest.later)
-
     def _code(self, steps: int) -> Iterator[work.TotalClaim]:
         """From the loops around the steps, and the passes over the loader inside them."""
         assert watch.observe is not None
         counted, chain, values, unsure = watch.observe
         stream = watch.leading
-        nest, there = self._nest(chain, steps), work.Nest() if stream is None else self._nest(stream.at, steps)
+        nest, there = self.nest(chain, steps), work.Nest() if stream is None else self.nest(stream.at, steps)
         if nest is None or there is None:
             return
         self.clocked = nest.timed
@@ -197,7 +171,7 @@ class Detector:
                 else:
                     yield work.followed(best, *nest.later)
 
-    def _nest(self, chain: Chain, steps: int, *, fits: bool = False) -> Optional[work.Nest]:
+    def nest(self, chain: Chain, steps: int, *, fits: bool = False) -> Optional[work.Nest]:
         """What is around a place; asked again when half as many steps more are done. None until that is answered."""
         key = (fits, *key_of(chain))
         one = self._places.get(key)
@@ -209,7 +183,7 @@ class Detector:
             one.number, one.steps = 0, steps
         return one.nest
 
-    def _waits(self) -> bool:
+    def waits(self) -> bool:
         """Whether a place is not known yet, and may be soon."""
         unread = (one for one in self._places.values() if one.nest is None and one.number is not None)
         return any(time.monotonic() - one.since < ANSWER_S for one in unread)
@@ -262,51 +236,6 @@ class Detector:
         low = steps if at_most else here + left * lasts[0] * (1 - work.SLACK) - 1
         return work.TotalClaim("code", total, text, low, here + left * lasts[-1] * (1 + work.SLACK) + 1, at_most, True)
 
-    def _bars(self, steps: int) -> Iterator[work.TotalClaim]:
-        """From progress bars that advance with the steps, or with the passes; one of a single pass is restarted."""
-        tqdm = vars(sys.modules["tqdm.std"])["tqdm"] if "tqdm.std" in sys.modules else None
-        bars = map(attributes, list(getattr(tqdm, "_instances", ())))
-        found = [(one.get("n"), one.get("total"), "tqdm(total=)") for one in bars]
-        for ref in displays:
-            display = ref()
-            tasks = display.tasks if display is not None else ()
-            found += [(one.completed, one.total, "rich's progress") for one in tasks]
-        passes = self._shown_passes()
-        found = [one for one in found if is_number(one[0]) and is_number(one[1]) and one[1] > 1]
-        for (done, total, source), (inside, each, _) in itertools.permutations(found, 2):
-            if done > 0 and abs(done * each + inside - steps) <= max(2, each // 10):
-                yield work.TotalClaim("bar", float(total * each), f"{source} x {each:g}", *work.about(total * each))
-        for done, total, source in found:
-            if passes is not None and abs(done - (passes.begun - 1)) <= 1 and passes.begun > 1:
-                yield work.TotalClaim("bar", passes.here + (total - passes.begun + 1) * passes.expected, source, steps)
-            elif abs(done - steps) <= max(2, steps // 10) and not self._one_pass(total):
-                yield work.TotalClaim("bar", float(total), source, steps)
-
-    def _schedules(self, steps: int) -> Iterator[work.TotalClaim]:
-        """From learning rate schedules that advance with the steps, or with the passes."""
-        passes = self._shown_passes()
-        for ref in schedules:
-            schedule = ref()
-            for name, told in _ends(schedule) if schedule is not None else ():
-                source, done = f"{type(schedule).__name__}({name}=)", int(attributes(schedule)["last_epoch"])
-                if abs(done - steps) <= max(2, steps // 20) and not self._one_pass(told):
-                    yield work.TotalClaim("schedule", float(told), source, steps)
-                elif passes is not None and passes.begun > 1 and done == passes.begun - 1:
-                    yield work.TotalClaim("schedule", passes.here + (told - done) * passes.expected, source, steps)
-
-    def _shown_passes(self) -> Optional[Passes]:
-        return self.passes if self.passes is not None and self.passes.expected > 0 else None
-
-    def _one_pass(self, total: float) -> bool:
-        """Whether this many steps, or batches, are one pass over a loader."""
-        passes = self._shown_passes()
-        lengths = {stream.length for stream in watch.streams.values()}
-        return total in lengths or (passes is not None and abs(total - passes.expected) <= 1 and passes.first == 0)
-
-
-def _holding(total: Optional[work.FoldedWork], steps: int) -> Optional[work.FoldedWork]:
-    return total if total is not None and steps <= (total.high or total.likely) else None
-
 
 def _passes(stream: Stream, steps: int, share: int, replaced: bool) -> Optional[Passes]:
     """The passes of a stream; None before anything can be said. Between those with steps there may be some without, of
@@ -331,15 +260,6 @@ def _passes(stream: Stream, steps: int, share: int, replaced: bool) -> Optional[
     if period == 1 and before and stream.length and stream.length != before:
         expected = stream.length * made[-1] / before
     return Passes(stream.first, done + 1, marks[-1], tuple(made), expected, period, replaced)
-
-
-def _ends(schedule: Any) -> List[Tuple[str, int]]:
-    """The last steps that a schedule names, by the names."""
-    own_, last_step = attributes(schedule), "num_training_steps"
-    named = [(name, own_.get(name)) for name in ("total_steps", "T_max")]
-    chosen = [one for one in own_.get("lr_lambdas", ()) if type(one) is functools.partial]
-    named += [(last_step, one.keywords.get(last_step)) for one in chosen]
-    return [(name, end) for name, end in named if type(end) is int and 1 < end < work.COUNT_MAX]
 
 
 detector = Detector()

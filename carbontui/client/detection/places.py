@@ -14,9 +14,8 @@ import threading
 import weakref
 from collections import deque
 from types import CodeType
-from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, ContextManager, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from carbontui.client.detection.work import Stage
 from carbontui.client.readonly import length_of, listen
 
 FRAMES_MAX = 60
@@ -120,6 +119,8 @@ class Watch:
 
     def __init__(self) -> None:
         self.count: Callable[[], int] = lambda: 0
+        self.unforked: ContextManager[Any] = contextlib.nullcontext()
+        """No fork comes meanwhile: a child could wait for ever for a module that this thread was loading."""
         self.streams: Dict[Tuple[Any, ...], Stream] = {}
         self.observe: Optional[Tuple[int, Chain, Tuple[Any, ...], bool]] = None
         """The last step looked at: its number, its place, the values of `globals` then, and whether it was unsure."""
@@ -133,11 +134,11 @@ class Watch:
         """The Stream of passes in which the steps are made: at work when one ends, the innermost of several."""
         self.made: Deque[Tuple[Place, Callable[[], Any], Optional[int]]] = deque(maxlen=MADE_MAX)
         """The last loaders made, where, and their batches then."""
-        self.stages: Deque[Stage] = deque(maxlen=MARKS_MAX)
-        """The last trainings of frameworks; one without an end is under way."""
-        self.trials: List[Stage] = []
+        self.stages: Deque[Any] = deque(maxlen=MARKS_MAX)
+        """The last trainings of frameworks, each a Stage (stated.py); one without an end is under way."""
+        self.trials: List[Any] = []
         """Those of sweeps, in which other stages are."""
-        self._numbers: Dict[Any, int] = {}
+        self.numbers: Dict[Any, int] = {}
         """How many of them were begun at a place."""
         self.globals: Tuple[Tuple[Dict[str, Any], str], ...] = ()
         """Names of modules that count something, to be read at the next look."""
@@ -181,31 +182,6 @@ class Watch:
         self._samples.append(found)
         again = found if found == self._samples[-2] == "evaluates" else None
         return "loads" if 2 * self._samples.count("loads") > SAMPLES else again
-
-    def stage_begins(self, expected: Optional[int], until: str, at: Chain) -> None:
-        """In the training thread: a framework begins to train."""
-        key = key_of(at)
-        self._numbers[key] = number = self._numbers.get(key, 0) + 1
-        self.stages.append(Stage(key, self.count(), expected, until, number, chain=at))
-
-    def stage_ends(self, *, failed: bool = False) -> None:
-        """It is over; one that has `failed` is tried again."""
-        now = self.stages.pop()
-        if failed:
-            self._numbers[now.at] = now.number - 1
-        else:
-            self.stages.append(now._replace(ended=self.count()))
-
-    def trial_begins(self, times: Optional[int], until: str, at: Chain) -> None:
-        """In the training thread: a sweep begins a trial, as long as the longest so far; the one before it is over."""
-        self.trial_ends()
-        sizes = [one.ended - one.began for one in self.trials if one.at == key_of(at) and one.ended is not None]
-        self.stage_begins(max(sizes, default=None), until, at)
-        self.trials.append(self.stages.pop()._replace(times=times))
-
-    def trial_ends(self) -> None:
-        if self.trials and self.trials[-1].ended is None:
-            self.trials[-1] = self.trials[-1]._replace(ended=self.count())
 
     def loader_made(self, loader: Any) -> None:
         """In the training thread: a loader has been made."""

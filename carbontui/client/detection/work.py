@@ -33,27 +33,6 @@ class TotalClaim(NamedTuple):
     """There may be more than this, whatever agrees with it."""
 
 
-class Stage(NamedTuple):
-    """A training that a framework makes in one call, as it states it: fit(), train()."""
-
-    at: Tuple[Any, ...]
-    """The place of the code that calls it."""
-    began: int
-    """Steps done when it began."""
-    expected: Optional[int]
-    """Steps from there to its end."""
-    until: str = ""
-    """What may end it earlier; '' for nothing."""
-    number: int = 1
-    """How many were begun at its place, itself among them."""
-    ended: Optional[int] = None
-    """Steps done at its end; None while it is under way."""
-    chain: Any = ()
-    """The frames that call it."""
-    times: Optional[int] = 0
-    """Of a sweep's trial: how many its library makes in one call, None for no number; 0 for another stage."""
-
-
 class LoopAround(NamedTuple):
     """One loop around a place. times: None if not known; at_most: something may end it earlier."""
 
@@ -181,6 +160,11 @@ def holds(claim: TotalClaim, done: int) -> bool:
     return 1 < claim.steps < COUNT_MAX and done <= max(most, about(claim.steps)[1])
 
 
+def still(total: Optional[FoldedWork], steps: int) -> Optional[FoldedWork]:
+    """What was said before, as long as that can hold."""
+    return total if total is not None and steps <= (total.high or total.likely) else None
+
+
 def about(steps: float) -> Tuple[float, float]:
     return steps * (1 - SLACK) - 1, steps * (1 + SLACK) + 1
 
@@ -198,36 +182,3 @@ def followed(claim: TotalClaim, later: float, text: str) -> TotalClaim:
     most = None if claim.high is None else claim.high + high
     source = f"{claim.source} + {text}"
     return claim._replace(steps=claim.steps + later, source=source, low=claim.low + low, high=most)
-
-
-def staged(stages: Sequence[Stage], done: int, times: Optional[float], text: str) -> Optional[TotalClaim]:
-    """What the last of these stages and those still to come at its place are, of which the code makes `times` (None:
-    not known) by the loops in `text`. More of them than that: then there may be others yet."""
-    now = stages[-1]
-    if now.expected is None:
-        return None
-    end = now.began + now.expected if now.ended is None else now.ended
-    until = now.until if now.ended is None else ""
-    each = f"{now.times} trials" if now.times else ""
-    source = " x ".join(one for one in (text, each, "a fit") if one) + (f" until {now.until}" if now.until else "")
-    low, left = float(done if until or (now.times != 0 and now.ended is None) else end), -1.0
-    if times is not None and now.times is not None:
-        left = times * (now.times or 1) - now.number
-    if left < 0:
-        return TotalClaim("framework", end, source, low, more=True)
-    sizes = [one.ended - one.began for one in stages if one.at == now.at and one.ended is not None]
-    few, apart = len(sizes) < 2, not now.until and min(sizes, default=0) < (1 - NEAR) * max(sizes, default=0)
-    sizes = [now.expected] if now.until else [*sizes, now.expected]
-    total = end + left * sum(sizes) / len(sizes)
-    if now.times != 0 and (few or apart or done > about(end)[1]):
-        return TotalClaim("framework", total, source, float(done), more=True)
-    if now.until and (left or until):
-        return TotalClaim("framework", total, source, low, total, at_most=True, sure=True)
-    if now.times and now.ended is None:  # nobody has stated its length
-        end, left = now.began, left + 1
-    if not left:
-        return TotalClaim("framework", end, source, end, end, sure=True)
-    if len(sizes) == 1:  # the next may be of another length
-        return TotalClaim("framework", total, source, end)
-    low, high = end + left * min(sizes) * (1 - SLACK) - 1, end + left * max(sizes) * (1 + SLACK) + 1
-    return TotalClaim("framework", total, source, low, high, sure=True)

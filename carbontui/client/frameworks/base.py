@@ -12,7 +12,8 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 from carbontui.client import api, marker
 from carbontui.client.checkpoint import REPEAT_MOST_S, barrier, entries, point_to
 from carbontui.client.checkpoint.identity import in_job_directory, is_ours, remove, verified
-from carbontui.client.detection.places import Chain, chain, watch
+from carbontui.client.detection import stated
+from carbontui.client.detection.places import Chain, chain
 
 gate = api.gate
 
@@ -53,7 +54,7 @@ class Loop:
             if gate.counter.done() == 0:
                 gate.starts_at(done)
             expected = max(0, int(steps) - done) if steps and steps > 0 else None
-            watch.stage_begins(expected, self.until or "", chain() if self.at is None else self.at)
+            stated.begins(expected, self.until or "", chain() if self.at is None else self.at)
 
     def ended(self, steps: int = 1) -> None:
         """`steps` steps have ended, including all the framework does after them."""
@@ -126,7 +127,7 @@ class Loop:
             return
         with gate.cond:
             if self.counts:
-                watch.stage_ends(failed=failed)
+                stated.ends(failed=failed)
                 Loop.loops -= failed
             self.under_way = self.counts = False
             gate.framework -= 1

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any, List, Optional
 
 from carbontui.client.api import gate
-from carbontui.client.detection.places import Chain, chain, watch
+from carbontui.client.detection import stated
+from carbontui.client.detection.places import Chain, chain
 from carbontui.client.frameworks.base import quietly, replaces, stopper
 from carbontui.client.readonly import attributes
 
@@ -41,7 +42,7 @@ def on_optuna(module: Any) -> None:
             return inner(self, func, *args, **kwargs)
         finally:
             _study.clear()
-            watch.trial_ends()
+            stated.trial_ends()
 
 
 def on_hydra_plugins(module: Any) -> None:
@@ -64,7 +65,7 @@ def on_hydra(module: Any) -> None:
         try:
             return inner(*args, **kwargs)
         finally:
-            watch.trial_ends()
+            stated.trial_ends()
 
 
 def _job(config: Any) -> str:
@@ -80,7 +81,7 @@ def _jobs() -> Optional[int]:
 def begun(name: str, times: Optional[int] = 0, until: str = "", at: Chain = ()) -> None:
     """A trial begins, of so many."""
     if times != 0:
-        watch.trial_begins(times, until, at)
+        stated.trial_begins(times, until, at)
     with gate.cond:
         gate.facts["trial"] = name[:NAME_MAX].encode(errors="replace").decode()
     gate.on_change()

@@ -7,14 +7,10 @@ distributed job, `StepBarrier` (all ranks agree on a step first).
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import time
-import traceback
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
-from carbontui.client import device, marker
 from carbontui.client.detection.places import watch
 from carbontui.client.pausing.counter import FAR, Counter
 from carbontui.client.pausing.lease import Act, Lease
@@ -136,77 +132,9 @@ class Gate:
                 fresh = self.state != "paused"
             if fresh and act.kind in ("hold", "rest", "idle"):
                 self.quiesce()  # launches run ahead of the device: it is idle only once they are done
-            if act.kind in ("hold", "idle", "wait"):
-                self._hold(act)
-            elif act.kind == "rest":
-                self._rest(act)
-            elif act.kind == "save" and act.want is not None:
-                self._save(act.want)
-            elif act.kind == "leave" and act.want is not None:
-                self._leave(act.want)
+            from carbontui.client.pausing.holding import perform  # loaded before, with the want that asks for it
 
-    def _hold(self, act: Act) -> None:
-        with self.cond:
-            now = self.clock()
-            if self.authority.act(now, self.counter.done(), self.can_save()) != act:
-                return
-            if act.kind == "hold":
-                self._set_state("paused")
-            if act.kind != "wait":
-                self._ack(act.want)
-            self.cond.notify_all()  # the ranks thread may wait for this rank to arrive
-            # the wait ends with the lease even if the link thread is gone
-            self.cond.wait(max(0.0, act.until - now))
-
-    def _rest(self, act: Act) -> None:
-        with self.cond:
-            duty = self.authority.duty
-            now = self.clock()
-            end = now + duty.due(now)
-            duty.rest(now)
-            self._ack(act.want)
-            try:
-                self.cond.wait_for(
-                    lambda: duty.share is None or self.clock() >= end or self.clock() >= act.until,
-                    max(0.0, min(end, act.until) - now),
-                )
-            finally:
-                duty.wake(self.clock())
-
-    def _save(self, want: DesiredLine) -> None:
-        self._set_state("checkpointing")
-        self.saving, well, before_b = True, True, device.written()
-        try:
-            for saver in list(self.savers):
-                saver()
-            if self.authority.marks_early:
-                marker.write(self.step_total(), want.not_before)
-        except Exception:
-            well = False
-            what_now = "ending" if self.dying else "training goes on"
-            sys.stderr.write(f"carbontui: the checkpoint function failed; {what_now}\n" + traceback.format_exc())
-            if self.dying:
-                self.die(self.dying)
-        finally:
-            self.saving = False
-            with self.cond:
-                self.authority.outcome(want, well)
-                if well and before_b is not None:
-                    self.facts["saved_b"] = (device.written() or before_b) - before_b
-
-    def _leave(self, want: DesiredLine) -> None:
-        try:
-            marker.write(self.step_total(), want.not_before)
-        except OSError as error:
-            if not self.authority.marks_early:
-                sys.stderr.write(f"carbontui: the resume marker cannot be written ({error}); not leaving\n")
-                with self.cond:
-                    self.authority.outcome(want, False)
-                return
-        self._set_state("unloading")
-        self._ack(want)
-        self.on_leave()
-        self.depart()
+            perform(self, act)
 
     def end(self) -> None:
         """Exit at the next boundary, without a checkpoint."""
@@ -217,14 +145,9 @@ class Gate:
 
     def depart(self) -> None:
         """Exit with code 0, from any training thread."""
-        self.leaving = True
-        if self.dying:
-            self.die(self.dying)
-        if threading.current_thread() is not threading.main_thread():  # SystemExit would end only this thread
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)
-        raise SystemExit(0)
+        from carbontui.client.pausing.holding import depart
+
+        depart(self)
 
     def _ack(self, want: Optional[DesiredLine]) -> None:
         if want is not None and want.lease_s > 0 and want.asked != self.acked:
@@ -238,7 +161,8 @@ class Gate:
             now = self.clock()
             if self._held_since is not None:
                 self.held_s += now - self._held_since
-                self.authority.duty.away(now)
+                if self.authority.duty is not None:
+                    self.authority.duty.away(now)
             self._held_since = None if state == "running" else now
             if self.state == "paused":
                 self.acked = None  # a new pause is acknowledged anew
@@ -256,6 +180,10 @@ class Gate:
         with self.cond:
             if self.dying:
                 return
+            if want.mode != "run" or want.checkpoint or want.duty is not None:
+                from carbontui.client.pausing.holding import Duty  # here, and not where the training waits
+
+                self.authority.duty = self.authority.duty or Duty()
             changed = self.authority.accept(want, self.clock())
             self.seen_gen = want.want_gen
             if self._new_peer and want.asked == self.acked:

@@ -17,14 +17,16 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import Any, Deque, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Deque, Dict, Optional, Tuple
 
 from carbontui.client import marker
 from carbontui.client.detection import guess
 from carbontui.client.detection.places import watch
 from carbontui.client.pausing import wire
 from carbontui.client.pausing.gate import Gate
-from carbontui.client.pausing.signals import LastSave
+
+if TYPE_CHECKING:
+    from carbontui.client.pausing.signals import LastSave
 
 BEAT_S = 1.0
 RECONNECT_MAX_S = 1.0
@@ -81,7 +83,8 @@ class Link:
         self.gate = gate
         self.path = path
         self.hello = hello
-        self.last_save = LastSave(gate)
+        self.last_save: Optional[LastSave] = None
+        """Once there is a checkpoint function."""
         self.devices: Tuple[str, ...] = ()
         self._ack: Optional[Tuple[int, int]] = None
         self._changed = True
@@ -103,7 +106,7 @@ class Link:
         self.closed = False
         self._talk = threading.Lock()
         """Held by the sender: this thread, never while it waits, or the training thread for its last message."""
-        watch.count = lambda: gate.counter.done()
+        watch.count, watch.unforked = lambda: gate.counter.done(), gate.cond
         gate.on_change = self.changed
         gate.on_ack = self.ack
         self.thread = threading.Thread(target=self._run, name="carbontui-link", daemon=True)
@@ -153,7 +156,8 @@ class Link:
         """Send the last message, and end."""
         self.flush(SENTENCE_S)
         self.closed = True
-        self.last_save.disarm()
+        if self.last_save is not None:
+            self.last_save.disarm()
         self.changed()
         self.thread.join(SENTENCE_S)
         with self._talk:
@@ -161,7 +165,8 @@ class Link:
 
     def abandon(self) -> None:
         """In the child of a fork: close our copies; never shutdown(), which would end the parent's connection."""
-        self.last_save.disarm()
+        if self.last_save is not None:
+            self.last_save.disarm()
         for fd in (self._wake_r, self._wake_w):
             with contextlib.suppress(OSError):
                 os.close(fd)
@@ -172,8 +177,12 @@ class Link:
     def guard(self) -> None:
         """In the main thread: save before a signal ends the process, if anything can be saved."""
         if self.gate.savers:
+            if self.last_save is None:
+                from carbontui.client.pausing.signals import LastSave
+
+                self.last_save = LastSave(self.gate)
             self.last_save.arm(self._wake_w)
-        else:
+        elif self.last_save is not None:
             self.last_save.disarm()
 
     # --- the thread --------------------------------------------------------------------------------------------
@@ -202,12 +211,16 @@ class Link:
             if self._sock is not None:
                 self._say(now)
             at = self._reconnect_at if self._sock is None else self._beat_at
-        at = min(due for due in (at, tick_at, self.last_save.tick(now)) if due is not None)
+        last_save = self.last_save
+        save_at = last_save.tick(now) if last_save is not None else None
+        at = min(due for due in (at, tick_at, save_at) if due is not None)
         # rounded up: a poll that wakes a hair early would spin until the time has come
         for fd, events in self._poll.poll(max(0, int((at - time.monotonic()) * 1000) + 1)):
             if fd == self._wake_r:
                 with contextlib.suppress(OSError):
-                    self.last_save.received(os.read(self._wake_r, 4096))
+                    woken = os.read(self._wake_r, 4096)
+                    if last_save is not None:
+                        last_save.received(woken)
             elif events & ~select.POLLOUT:
                 self._receive()
 
@@ -295,7 +308,7 @@ class Link:
         """The total where the script states none: known, or a guess, absent once it no longer holds; the epoch too."""
         if self.gate.facts.get("total") is not None or self.hello.get("rank"):
             return {}
-        found, epoch = guess.detector.whole(done, framework=bool(self.gate.framework)), guess.epoch()
+        found, epoch = guess.detector.total(done, framework=bool(self.gate.framework)), guess.epoch()
         passes = {} if epoch is None or "epoch" in self.gate.facts else {"epoch": epoch}
         if found is None:
             return passes

@@ -24,7 +24,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from carbontui.client import marker
 from carbontui.client.pausing.gate import Gate
-from carbontui.client.pausing.lease import FAIL_OPEN_S, UNDECIDED_S, Duty, StepBarrier, StopAt
+from carbontui.client.pausing.holding import FAIL_OPEN_S, UNDECIDED_S, Duty, StepBarrier, StopAt
 from carbontui.client.pausing.node import Hub, NodeStore, joined
 from carbontui.client.pausing.store import Lost, Store, descriptors_suffice, open_store
 

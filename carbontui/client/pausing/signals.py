@@ -15,6 +15,7 @@ import threading
 import time
 from typing import Any, Optional
 
+from carbontui.client.pausing import holding  # noqa: F401  # not loaded while a signal is handled
 from carbontui.client.pausing.gate import Gate
 from carbontui.client.pausing.wire import DesiredLine
 
@@ -112,13 +113,9 @@ def die(number: int) -> None:
     os._exit(128 + number)
 
 
-VARIABLES = ("CARBONTUI_TRY", "CARBONTUI_ESTIMATE")
-
-
 def arm(gate: Gate) -> None:
-    """Handle the interrupt, unless the script does so itself."""
-    mine = any(os.environ.get(name) == "1" for name in VARIABLES)
-    default = mine and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    """Handle the interrupt that ends a try, unless the script does so itself."""
+    default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if not default or threading.current_thread() is not threading.main_thread():
         return
     named = os.environ.get("CARBONTUI_MARKER", "") + ".end"

@@ -62,17 +62,12 @@ class OfAdministrator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Watts by user name."""
 
 
-def ledger_dir() -> Path:
-    """The ledger's directory, inside that of the power-limit leases: both belong to the machine, not to a state
-    directory."""
-    return paths.limit_lease_dir() / "site"
-
-
 @dataclass(eq=False)
 class Ledger:
     """One user's ledger. `alive` tells whether a process (pid, start time) is alive."""
 
-    directory: Path = field(default_factory=ledger_dir)
+    directory: Path = field(default_factory=lambda: paths.limit_lease_dir() / "site")
+    """Inside that of the power-limit leases: both belong to the machine, not to a state directory."""
     _: KW_ONLY
     administrator: Path = ADMINISTRATOR
     alive: Callable[[int, int], bool] = proc.same_process

@@ -34,7 +34,6 @@ class _Platform(Provider):
     window_s: ClassVar[float] = 900.0
     busy_s: ClassVar[float] = BAN_S
     reach_s: ClassVar[float] = 14 * DAY_S
-    overlap_s: ClassVar[float] = DAY_S
     zones: ClassVar[Mapping[str, str]] = AREAS
 
     async def document(self, params: dict[str, str], start_s: float, end_s: float) -> bytes:

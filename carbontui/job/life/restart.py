@@ -27,21 +27,7 @@ from carbontui.system import bounded_command, proc
 from carbontui.text.statements import words
 
 NAME = "carbontui-restart.service"
-UNIT = """\
-# Written by carbontui doctor --install; carbontui doctor --uninstall removes it.
-[Unit]
-Description=carbontui: go on with jobs that a reboot has ended
-
-[Service]
-Type=oneshot
-ExecStart={command}
-{environment}# the jobs outlive the command that starts them
-KillMode=process
-SendSIGKILL=no
-
-[Install]
-WantedBy=default.target
-"""
+UNIT = Path(__file__).with_name("restart.service")
 KEPT = (
     *("CARBONTUI_HOME", "CARBONTUI_LEASE_DIR", "CARBONTUI_GRID_URLS", "CARBONTUI_OFFLINE", "CARBONTUI_ZONE"),
     *("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"),
@@ -61,7 +47,7 @@ def text(environment: Mapping[str, str] = os.environ) -> str:
     command = " ".join(_word(word).replace("$", "$$") for word in words)
     kept = {name: environment[name] for name in KEPT if environment.get(name)}
     lines = (f"Environment={_word(f'{name}={value}')}\n" for name, value in kept.items())
-    return UNIT.format(command=command, environment="".join(lines))
+    return UNIT.read_text(encoding="utf-8").format(command=command, environment="".join(lines))
 
 
 def install(unit: str) -> None:

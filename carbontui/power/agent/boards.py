@@ -91,11 +91,6 @@ def _bare(info: DeviceInfo, pids: Mapping[str, BoardPids], raw_readings: Mapping
 _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-fA-F-]+)/\d+/\d+$")
 
 
-def hip(infos: tuple[DeviceInfo, ...]) -> bool:
-    """Whether there are AMD boards, whose names torch reports in another form, or in none."""
-    return any(info.maker == "amd" for info in infos)
-
-
 def visible_to(environment: Mapping[str, str], infos: tuple[DeviceInfo, ...]) -> tuple[tuple[str, ...], bool]:
     """Boards that the variables of CUDA and ROCm leave visible, and whether that is certain."""
     cuda = environment.get("CUDA_VISIBLE_DEVICES")

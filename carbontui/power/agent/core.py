@@ -313,7 +313,8 @@ class Agent:
         """Find the child's boards: reported by its client, else those with its processes, else visible to CUDA."""
         stands_alone = self.backend.stands_alone
         named = None if wish.watch is None or stands_alone else boards.boards_of(wish.watch, self._infos)
-        if named or (named is not None and not (wish.watch and boards.hip(self._infos))):
+        # torch reports the names of AMD boards in another form, or not at all
+        if named or (named is not None and not (wish.watch and any(info.maker == "amd" for info in self._infos))):
             self._boards.given(named)
         elif self.probing or stands_alone or self.backend.name == "simulated":
             self._boards.given(tuple(info.uuid for info in self._infos))

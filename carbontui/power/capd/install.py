@@ -11,51 +11,7 @@ from carbontui.power.capd import wire
 UNITS = Path("/etc/systemd/system")
 NAME = "carbontui-capd"
 
-SOCKET_UNIT = """\
-[Unit]
-Description=carbontui: power limits for users, on GPUs that only they use
-
-[Socket]
-ListenStream={socket}
-SocketMode=0666
-DirectoryMode=0755
-
-[Install]
-WantedBy=sockets.target
-"""
-
-SERVICE_UNIT = """\
-[Unit]
-Description=carbontui capd: lowers power limits for users and restores them
-Requires={name}.socket
-After={name}.socket
-
-[Service]
-ExecStart={command}
-Restart=on-failure
-RestartSec=100ms
-StateDirectory=carbontui
-Environment=LANG=C.UTF-8
-CapabilityBoundingSet=CAP_SYS_ADMIN CAP_SYS_PTRACE
-NoNewPrivileges=yes
-ProtectSystem=strict
-ProtectHome=yes
-ProtectKernelTunables=yes
-ProtectKernelModules=yes
-ProtectControlGroups=yes
-PrivateTmp=yes
-PrivateNetwork=yes
-RestrictAddressFamilies=AF_UNIX
-RestrictNamespaces=yes
-RestrictSUIDSGID=yes
-LockPersonality=yes
-MemoryDenyWriteExecute=no
-MemoryMax=200M
-TasksMax=16
-
-[Install]
-WantedBy=multi-user.target
-"""
+TEMPLATES = [Path(__file__).with_name(f"capd.{kind}") for kind in ("socket", "service")]
 
 
 def command(socket: Path = wire.SOCKET) -> list[str]:
@@ -65,10 +21,8 @@ def command(socket: Path = wire.SOCKET) -> list[str]:
 
 def units() -> dict[str, str]:
     """Name and text of each unit."""
-    return {
-        f"{NAME}.socket": SOCKET_UNIT.format(socket=wire.SOCKET),
-        f"{NAME}.service": SERVICE_UNIT.format(name=NAME, command=" ".join(command())),
-    }
+    parts = {"socket": wire.SOCKET, "name": NAME, "command": " ".join(command())}
+    return {f"{NAME}{path.suffix}": path.read_text(encoding="utf-8").format(**parts) for path in TEMPLATES}
 
 
 def writable_by_others(paths: Iterable[Path]) -> Path | None:
@@ -86,9 +40,9 @@ def writable_by_others(paths: Iterable[Path]) -> Path | None:
 
 
 def code() -> list[Path]:
-    """The code of capd: the interpreter, and the folders its modules come from."""
+    """The code of capd: the interpreter, its units, and the folders its modules come from."""
     import msgspec
     import pynvml
 
-    package = Path(__file__).parents[2]
-    return [Path(sys.executable), Path(msgspec.__file__).parent, Path(pynvml.__file__), *package.rglob("*.py")]
+    ours = (*TEMPLATES, *Path(__file__).parents[2].rglob("*.py"))
+    return [Path(sys.executable), Path(msgspec.__file__).parent, Path(pynvml.__file__), *ours]

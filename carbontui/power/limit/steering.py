@@ -76,7 +76,7 @@ class Steering:
             return LockGivenUp("no_effect", "its watts cannot be read, by which its clock would be steered")
         if self.above >= READINGS:
             return LockGivenUp("no_effect", f"clocks ran above {self.mhz} MHz all the same")
-        if self.over >= READINGS and self.mhz <= self._lowest():
+        if self.over >= READINGS and self.mhz <= int(LOWEST * self.top_mhz):
             why = f"even at {self.mhz} MHz the GPU draws more than {self.wanted_w:.0f} W"
             return LockGivenUp("out_of_range", why)
         return None
@@ -98,9 +98,6 @@ class Steering:
     def at(self, mhz: int, now_s: float) -> Steering:
         """The same target from another clock."""
         return replace(self, mhz=mhz, set_at_s=now_s, peak_w=0.0, over=0, above=0, proving=True)
-
-    def _lowest(self) -> int:
-        return int(LOWEST * self.top_mhz)
 
 
 def clocks_for(wanted_w: float, power_w: float, mhz: float, top_mhz: int) -> int:

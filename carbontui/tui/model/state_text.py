@@ -1,7 +1,7 @@
 """Screen text for states, times, levels and provenance marks. Pure functions on the protocol's structs."""
 
-from carbontui import protocol, units
-from carbontui.text import figures
+from carbontui import protocol
+from carbontui.text import figures, situation
 from carbontui.text.statements import rendered
 from carbontui.tui.model.view_state import ViewState
 
@@ -34,10 +34,6 @@ SIGNALS = {
     "marginal": "marginal",
     "given": "as given",
 }
-
-
-def clock_iso(text: str, now_s: float) -> str:
-    return clock(units.from_iso(text), now_s)
 
 
 def way_on(status: protocol.Status) -> str:
@@ -83,7 +79,7 @@ def age(seconds: float) -> str:
 def last_event(view_state: ViewState) -> str:
     """'20:24 ada@pts/3 paused it': the newest user command, or ''."""
     last = next(reversed(view_state.status.events), None)
-    return "" if last is None else f"{clock_iso(last.at, view_state.now_s)} {event(last, view_state.now_s)}"
+    return "" if last is None else f"{situation.clock(last.at, view_state.now_s)} {event(last, view_state.now_s)}"
 
 
 def event(one: protocol.Event, now_s: float) -> str:

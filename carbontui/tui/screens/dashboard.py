@@ -35,8 +35,7 @@ from carbontui.tui.widgets.forecast_chart import ForecastChart
 from carbontui.tui.widgets.frontier_chart import FrontierChart
 from carbontui.tui.widgets.numbers import Numbers
 from carbontui.tui.widgets.state_bar import StateBar
-from carbontui.tui.widgets.timeline import PriceStrip
-from carbontui.tui.widgets.watt_chart import WattChart
+from carbontui.tui.widgets.timeline import PriceStrip, WattChart
 
 LEGEND_FROM = 34
 """Least rows of a terminal that shows the chart's legend and the price."""
@@ -65,11 +64,6 @@ def state_rows(width: int, height: int) -> int:
     return 5 if height >= 18 else 4
 
 
-def boards_most(height: int) -> int:
-    """Rows that the boards may take."""
-    return 16 if height >= 48 else 4 if height >= 34 else 1
-
-
 AGE_EVERY_S = 2.0
 CHARTS_PAUSE_S = 0.3
 PRINTED_ROWS = 20
@@ -78,7 +72,6 @@ PRINTED_ROWS = 20
 class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
     """Draws the newest picture; sends what a key asks for; owns nothing."""
 
-    AUTO_FOCUS = None
     HORIZONTAL_BREAKPOINTS = [(0, "-toonarrow"), (36, "-tiny"), (64, "-narrow"), (104, "-wide"), (160, "-vast")]
     VERTICAL_BREAKPOINTS = [(0, "-tooflat"), (12, "-short"), (21, "-medium"), (34, "-tall")]
     BINDINGS: ClassVar[list[BindingType]] = keys.BINDINGS
@@ -281,7 +274,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
         width, height = self.size
         banner = bool(state_text.banner(view_state.status, view_state.series))
         self.query_one(StateBar).styles.height = state_rows(width, height) + banner
-        most = boards_most(height)
+        most = 16 if height >= 48 else 4 if height >= 34 else 1
         boards = self.query_one(WattRows)
         boards.with_heading = height >= 34
         boards.styles.height = WattRows.wanted(len(view_state.status.gpus), width, most) + boards.with_heading

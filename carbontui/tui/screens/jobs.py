@@ -118,7 +118,6 @@ class Jobs(Answers):
     """The table of all jobs. `open_job` makes the page of a job, which returns here when it is left. While another page
     is on top this one requests nothing: that page requests what it shows."""
 
-    AUTO_FOCUS = None
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-medium")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "help", "help", id="jobs_help", key_display="?", tooltip="Every key of this page"),

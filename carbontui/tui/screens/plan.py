@@ -67,7 +67,6 @@ class Course(Scrolled):
 class PlanPage(Commands):
     """`view_state()` is the newest."""
 
-    AUTO_FOCUS = None
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (96, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (22, "-medium")]
     BINDINGS: ClassVar[list[BindingType]] = [

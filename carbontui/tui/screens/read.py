@@ -40,7 +40,6 @@ class Read(Screen[None]):
     """A title and its rows; any of the closing keys returns. Covers the whole terminal: a visible page beneath would be
     composed again with every change."""
 
-    AUTO_FOCUS = None
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,i,d,question_mark,enter", "leave", "back", id="read_back", tooltip="Return to the dashboard"),
         Binding("up,k", "move(-1)", "up", id="read_up", show=False, tooltip="A line up"),

@@ -118,9 +118,7 @@ class Numbers(ViewCells):
         if entry.used_up_at is None:
             return self._line(label, value, "", used if entry.expected is None else f"{used}, lasts to the end")
         sign = state_text.mark(status, "at_end")
-        return self._line(
-            label, value, sign, f"{used}, gone {state_text.clock_iso(entry.used_up_at, now_s)}", "warning"
-        )
+        return self._line(label, value, sign, f"{used}, gone {situation.clock(entry.used_up_at, now_s)}", "warning")
 
     def _training(self, view_state: ViewState, width: int) -> list[CellRow]:
         status = view_state.status

@@ -19,7 +19,7 @@ SAME_G_PER_KWH = 0.02
 
 def span(start: str, end: str, now_s: float) -> str:
     """'21:24 to Thu 02:00'."""
-    first, last = state_text.clock_iso(start, now_s), state_text.clock_iso(end, now_s)
+    first, last = situation.clock(start, now_s), situation.clock(end, now_s)
     day, _, at = last.rpartition(" ")
     # the day is written once
     return f"{first} to {at if day and first.startswith(day) else last}"
@@ -53,7 +53,8 @@ def why(one: protocol.PlanWindow, view_state: ViewState) -> str:
     level_in_force = view_state.status.override
     if level_in_force is not None and start <= view_state.now_s < end:
         return f"{level_in_force.mode} by {level_in_force.by}"
-    if kind in protocol.STILL and any(_meets(hours, start, end) for hours in view_state.status.forbidden):
+    forbidden = ((units.from_iso(hours.start), units.from_iso(hours.end)) for hours in view_state.status.forbidden)
+    if kind in protocol.STILL and any(begins < end and ends > start for begins, ends in forbidden):
         return "hours that must not run"
     mean = running_mean(plan)
     if mean is None:
@@ -71,10 +72,6 @@ def why(one: protocol.PlanWindow, view_state: ViewState) -> str:
     still = [at for at in plan.windows if at.level in table(plan) and table(plan)[at.level].kind in protocol.STILL]
     cleaner = any(at.g_per_kwh > one.g_per_kwh * (1 + SAME_G_PER_KWH) for at in still)
     return "cleaner than where it stands still" if cleaner else "the time is needed"
-
-
-def _meets(hours: protocol.ForbiddenStatus, start_s: float, end_s: float) -> bool:
-    return units.from_iso(hours.start) < end_s and units.from_iso(hours.end) > start_s
 
 
 def course_rows(view_state: ViewState, width: int) -> list[CellRow]:
@@ -95,7 +92,7 @@ def course_rows(view_state: ViewState, width: int) -> list[CellRow]:
         style_name = state_text.KIND_STYLE[info.kind] if info else "text"
         when = span(one.start, one.end, view_state.now_s)
         if endless and one is plan.windows[-1]:
-            when = f"{state_text.clock_iso(one.start, view_state.now_s)} {situation.open_end(view_state.status)}"
+            when = f"{situation.clock(one.start, view_state.now_s)} {situation.open_end(view_state.status)}"
         when = when.replace(" to ", "–") if narrow else when
         row: CellRow = [
             (f" {when:<{cells}}", "text"),
@@ -123,7 +120,7 @@ def total_rows(plan: protocol.PlanView, now_s: float, status: protocol.Status | 
 
     whole = f"{form.grams(plan.gco2_g)} CO₂, {form.kwh(plan.kwh)}{money(plan.cost)}"
     endless = status is not None and status.finish_expected is None
-    rest = f"to {state_text.clock_iso(plan.finish, now_s)}" if endless else "the rest"
+    rest = f"to {situation.clock(plan.finish, now_s)}" if endless else "the rest"
     rows: list[CellRow] = [[(f" {rest:<9} ", "dim"), (whole, "text")]]
     if parked > 0:
         rows[-1].append((f"; standing still costs {form.grams(parked)} of it", "text"))
@@ -164,7 +161,7 @@ def event_rows(events: tuple[protocol.Event, ...], view_state: ViewState) -> lis
     rows: list[CellRow] = [[], [(" what happened, newest first", "title")]] if events else []
     for one in reversed(events[-60:]):
         style_name = "text" if one.kind != "plan" else "dim"
-        rows.append([(f" {state_text.clock_iso(one.at, view_state.now_s):>12}  ", "dim")])
+        rows.append([(f" {situation.clock(one.at, view_state.now_s):>12}  ", "dim")])
         rows[-1].append((state_text.event(one, view_state.now_s), style_name))
     return rows
 

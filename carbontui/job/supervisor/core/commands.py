@@ -281,11 +281,6 @@ def cap_held(state: JobState, inputs: Inputs, watts: float) -> Answered | None:
     return Answered(statement("capped", watts=watts, until_s=until_s))
 
 
-def cap_asked(watts: float) -> Answered:
-    """The answer if no board has answered in time."""
-    return Answered(statement("cap_unanswered", watts=watts))
-
-
 WAITING = ("pause_asked", "cap_unanswered", "cap_at_start")
 """Answers that say themselves what they wait for."""
 

@@ -218,7 +218,7 @@ class Requests:
         elif answer is None:
             watts = float(cmd.args["value_w"])
             taken = await self.ticks.until(lambda: commands.cap_held(*self._now(), watts), ACK_WAIT_S)
-            answer = taken or commands.cap_asked(watts)
+            answer = taken or commands.Answered(statement("cap_unanswered", watts=watts))
         # the keeper alone starts and ends the command; the tick under way sends it what follows from the order
         unreached = cmd.verb == "stop" or self.door.state.child.state != "running"
         if unreached:

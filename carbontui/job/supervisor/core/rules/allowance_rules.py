@@ -46,16 +46,11 @@ def with_allowances(state: JobState, inputs: Inputs) -> JobState:
     if inputs.mono_s - held.checked_mono_s >= every:
         held = _exhausted_ahead(state, inputs)
     else:
-        known = ((p, used(p.allowance.kind)) for p in held.prospects)
-        held = replace(
-            held, prospects=tuple(p._replace(used=now, expected=_least(p.expected, now)) for p, now in known)
-        )
+        known = [(p, used(p.allowance.kind), p.expected) for p in held.prospects]
+        # an expected total is no less than what was used since it was made
+        least = (p._replace(used=now, expected=None if whole is None else max(whole, now)) for p, now, whole in known)
+        held = replace(held, prospects=tuple(least))
     return replace(state, allowances=_used_up(state, inputs, held))
-
-
-def _least(expected: float | None, used: float) -> float | None:
-    """An expected total is no less than what was used since it was made."""
-    return None if expected is None else max(expected, used)
 
 
 def _exhausted_ahead(state: JobState, inputs: Inputs) -> Allowances:

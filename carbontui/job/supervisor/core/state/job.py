@@ -212,9 +212,6 @@ class JobState:
         """Whether an unload can last: what reads a pipe is not started again, what Slurm requeues is within minutes."""
         return not self.spec.reads_once and not (self.spec.requeue and self.spec.slurm_job and not self.spec.resubmit)
 
-    def level_named(self, name: str) -> Level | None:
-        return self.plan.table.get(name) if self.plan else None
-
 
 # --- from inputs to knowledge -------------------------------------------------------------------------------------
 
@@ -227,7 +224,8 @@ def with_inputs(state: JobState, inputs: Inputs) -> JobState:
     plain_full = state.decision.state == "running" and state.asked.limit_w is None and state.asked.duty is None
     running = state.decision.state in ("running", "throttled", "pausing")
     if running:
-        level = None if state.decision.state == "pausing" else state.level_named(state.decision.level.name)
+        table = state.plan.table if state.plan and state.decision.state != "pausing" else {}
+        level = table.get(state.decision.level.name)
         speed = level.speed if level else 1.0
         reference = plain_full and settled
         capped = settled and state.decision.state == "throttled" and state.asked.duty is None

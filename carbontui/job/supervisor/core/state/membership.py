@@ -52,11 +52,6 @@ def _ended(known: Membership, inputs: Inputs) -> bool:
     return known.leader.partition(" ")[0] not in {node.host for node in inputs.nodes}
 
 
-def silent_nodes(inputs: Inputs) -> tuple[str, ...]:
-    """Machines of the job that are not heard."""
-    return tuple(node.name for node in inputs.nodes if node.quiet_s >= SILENT_NODE_S)
-
-
 def unread_nodes(inputs: Inputs) -> tuple[str, ...]:
     """Machines of the job whose boards have no recent reading."""
     return tuple(node.name for node in inputs.nodes if node.unread_s >= SILENT_NODE_S)
@@ -68,7 +63,7 @@ def silent(known: Membership, inputs: Inputs) -> tuple[str | Statement, ...]:
     A silent machine stands for its ranks. Machines are expected as long as the job lives, ranks while it runs.
     """
     nodes = {node.host or node.name: node.name for node in inputs.nodes}
-    quiet = silent_nodes(inputs)
+    quiet = tuple(node.name for node in inputs.nodes if node.quiet_s >= SILENT_NODE_S)
     if inputs.child.state != "running":
         return quiet
     missing = [rank for rank, at in known.last_mono_s.items() if inputs.mono_s - at >= SILENT_RANK_S]
