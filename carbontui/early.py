@@ -99,7 +99,7 @@ def quickly(words: list[str], ours: "Callable[[], dict[str, str]]") -> None:
     has as its environment."""
     global begun
     try:
-        if (command := _plain(words)) is None or (begun := _begin(command, ours)) is None:
+        if (command := plain(words)) is None or (begun := _begin(command, ours)) is None:
             return
         end = time.monotonic() + FIRST_OUTPUT_S
         while not begun.copy() and time.monotonic() < end:
@@ -108,9 +108,9 @@ def quickly(words: list[str], ours: "Callable[[], dict[str, str]]") -> None:
         pass  # the command line says what is wrong, or what a reader that is gone means for the command
 
 
-def _plain(words: list[str]) -> "list[str] | None":
+def plain(words: list[str]) -> "list[str] | None":
     """The command, if all that is set for it is known and right; None if anything is to be checked, or asked."""
-    given, rest = _settings(), list(words)
+    given, rest = settings(), list(words)
     while rest and rest[0].startswith("-"):
         word = rest.pop(0)
         if word == "--":
@@ -121,14 +121,14 @@ def _plain(words: list[str]) -> "list[str] | None":
     ours = {name: value for name, value in os.environ.items() if name.startswith("CARBONTUI_")}
     given |= {VARIABLES[name]: value for name, value in ours.items() if value and VARIABLES.get(name)}
     known = ours.keys() <= VARIABLES.keys() and not any(name.startswith(OF_OTHERS) for name in os.environ)
-    right = all(name in _RIGHT and _RIGHT[name](value) for name, value in given.items())
+    right = all(name in RIGHT and RIGHT[name](value) for name, value in given.items())
     return rest if known and right and rest and not any("/fd/" in word for word in rest) else None
 
 
-def _settings() -> dict[str, str]:
+def settings() -> dict[str, str]:
     """What config.toml sets, as options: nothing, or a zone, or something to be checked."""
     try:
-        with open(f"{_home('CONFIG', '~/.config')}/config.toml", encoding="utf-8") as file:  # noqa: PTH123
+        with open(f"{home('CONFIG', '~/.config')}/config.toml", encoding="utf-8") as file:  # noqa: PTH123
             said = [line.strip() for line in file if line.strip() and not line.startswith("#")]
     except FileNotFoundError:
         said = []
@@ -136,30 +136,30 @@ def _settings() -> dict[str, str]:
     return {"--zone": zone} if said == [f'zone = "{zone}"'] else {"": ""} if said else {}
 
 
-def _home(kind: str, usual: str) -> str:
+def home(kind: str, usual: str) -> str:
     """Our folder for such files: as carbontui.paths has it."""
     if home := os.environ.get("CARBONTUI_HOME"):
         return os.path.realpath(os.path.expanduser(home))  # noqa: PTH111
     return os.path.expanduser(os.environ.get(f"XDG_{kind}_HOME", "").strip() or usual) + "/carbontui"  # noqa: PTH111
 
 
-def _is_zone(text: str) -> bool:
+def is_zone(text: str) -> bool:
     table = f"{os.path.dirname(os.path.abspath(__file__))}/data/timezone-to-zone.csv"  # noqa: PTH100, PTH120
     with open(table, encoding="utf-8") as file:  # noqa: PTH123
         return text.isupper() and any(row.split(",")[2:3] == [text] for row in file)
 
 
-def _is_factor(text: str) -> bool:
+def is_factor(text: str) -> bool:
     whole, point, part = text[:-1].partition(".")
     decimal = text.isascii() and text[-1:] == "x" and whole.isdigit() and part.isdigit() == bool(point)
     return decimal and 1 <= int(whole) < FACTOR_MAX
 
 
-def _is_count(text: str) -> bool:
+def is_count(text: str) -> bool:
     return text.isascii() and text.isdigit() and 0 < int(text) < 10**9
 
 
-_RIGHT = {"--zone": _is_zone, "--budget": _is_factor, "--steps": _is_count}
+RIGHT = {"--zone": is_zone, "--budget": is_factor, "--steps": is_count}
 
 
 def _begin(argv: list[str], ours: "Callable[[], dict[str, str]]") -> "Begun | None":
@@ -173,7 +173,7 @@ def _begin(argv: list[str], ours: "Callable[[], dict[str, str]]") -> "Begun | No
         return None
     mask = os.umask(0o077)
     try:
-        state, sockets = _home("STATE", "~/.local/state"), _socket_dir()
+        state, sockets = home("STATE", "~/.local/state"), socket_dir()
         os.makedirs(f"{state}/jobs", exist_ok=True)  # noqa: PTH103
         disk = os.statvfs(state)
         if not (_is_private(state) and _is_private(sockets)) or disk.f_bavail * disk.f_frsize < ROOM_B:
@@ -278,7 +278,7 @@ def _program(argv: list[str]) -> str:
     return next((file for file in files if os.path.isfile(file) and os.access(file, os.X_OK)), "")  # noqa: PTH113
 
 
-def _socket_dir() -> str:
+def socket_dir() -> str:
     """As carbontui.paths chooses it where nothing is in the way."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     usable = os.path.isdir(runtime) and os.access(runtime, os.W_OK) and len(os.fsencode(runtime)) <= RUNTIME_MAX  # noqa: PTH112

@@ -28,6 +28,7 @@ FOREIGN = {
     "carbontui.client": "scripts, environments and names inside the training process",
     "carbontui.slurm.queue": "what Slurm prints",
     "carbontui.slurm.commands": "what Slurm prints",
+    "carbontui.early": "options and settings of the user",
     "carbontui.config": "what msgspec says of a file of the user",
     "carbontui.grid.providers": "what operators publish",
     "carbontui.job.terms.allowance": "what the user typed",

@@ -4,8 +4,10 @@ A wording is a template with these forms beside Python's own format specificatio
 cannot say it. Its fields are the parts of the statement.
 """
 
+import json
 import string
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from carbontui.protocol import Statement
@@ -15,6 +17,12 @@ Wording = str | Callable[..., str]
 """A template, or a function of the parts by name and of `now_s`."""
 Table = Mapping[str, Wording]
 """The wording of each code."""
+_CATALOGUE = json.loads(Path(__file__).with_name("wordings.json").read_text("utf-8"))
+
+
+def wordings(table: str) -> dict[str, Wording]:
+    """The templates of one table of wordings.json, whose groups are headings for who reads it."""
+    return {code: text for group in _CATALOGUE[table].values() for code, text in group.items()}
 
 
 def _also(more: Any) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from carbontui.text import figures
 from carbontui.text.boards import limit_command
-from carbontui.text.forms import Table, fill
+from carbontui.text.forms import Table, fill, wordings
 
 
 def _above_lowered(*, watts: float, start: float, default: float, maker: str, board: str, now_s: float) -> str:
@@ -16,62 +16,9 @@ def _above_lowered(*, watts: float, start: float, default: float, maker: str, bo
     )
 
 
-REFUSALS: Table = {
-    "job_over": "job {job} is over ({state})",
-    "job_is": "the job is {state:state}",
-    "job_is_because": "the job is {state:state} ({why})",
-    "no_step_yet": "no training step has been seen yet",
-    "overridden": "the job is under an override of {by}; clear it first: carbontui resume",
-    # overrides
-    "changed_first": "{by} changed it first ({mode}); check and repeat",
-    "cleared_first": "someone cleared the override first; check and repeat",
-    "not_an_override": "{verb!r} is not an override",
-    "no_watts": "cap needs watts per GPU, like 300W",
-    "no_duration": "--for needs a duration, like 30m",
-    "in_the_past": "that time is in the past",
-    "over_a_year_away": "that is more than a year away; without a time it holds until cleared",
-    "no_next_change": "the plan has no next change; say --for 30m or --until 18:00",
-    "no_room_to_boost": "a boost takes {needs:watts}; the site budget of {cap:watts} leaves it {left:watts} "
-    "with every other job at its minimum",
-    # caps
-    "cap_in_replay": "hours are replayed here, and a limit on a real GPU would be real",
-    "caps_off": "caps are off for this job (--no-cap)",
-    "boards_unanswered": "the GPU driver has not answered yet; try again in a moment",
-    "no_board_to_cap": "no GPU of this job has a power limit to set",
-    "board_takes_no_cap": "{board}: {why}{fix:also}",
-    "cap_too_low": "{watts:g} W is below what {board} takes; at least {least:g} W",
-    "cap_too_high": "{watts:g} W is above what {board} takes; at most {most:g} W",
-    "cap_above_found": "{watts:g} W is above the limit found ({found:g} W); carbontui run --allow-raise permits it",
+REFUSALS: Table = wordings("refusals") | {
     "cap_above_lowered": _above_lowered,
-    # hours, guesses
-    "nothing_forbidden": "no hours are forbidden",
-    "hours_not_forbidden": "hours {hours!r} are not forbidden; forbidden are: {known:list}",
-    "no_guess": "no guess of the total steps: no source for one",
-    "no_guess_needed": "no guess of the total steps: the total is known: {steps:count} steps",
-    # calibrations
     "not_calibrated": lambda *, last, now_s: f"not calibrated yet{f': {last}' if last else ''}",
-    "calibration_runs": "a calibration is running ({progress})",
-    "replay_uncalibrated": "a replay cannot be calibrated: its watts are those of a model or of another time",
-    "no_gpu": "there is no GPU to calibrate on",
-    "gpu_of_others": "other processes use its GPU (pid {pid}): their work would be measured too",
-    "gpu_in_slices": "its GPU is shared by MIG slices: their work would be measured too",
-    "no_slack_to_calibrate": "no slack is left before the deadline; give it some: carbontui budget 1.5x",
-    # SIGSTOP
-    "processes_unreported": "the driver does not report which processes use {board}",
-    "processes_share": "{count} processes use {name} ({board})",
-    "processes_together": "its {count} processes use GPUs together",
-    "keeper_gone_to_thaw": "the monitor process, which undoes it, is gone",
-    # rehearsals
-    "unloaded_until_start": "it was tried, and unloaded at step {step:count} to wait for its start, "
-    "which will show if it resumes",
-    "rehearses_already": "{by} tests it already ({phase})",
-    "reads_a_pipe": "it reads a pipe, which a later start could not read again; hand it a file (< FILE)",
-    "nothing_to_checkpoint_with": "it has no checkpoint function (carbontui.on_checkpoint(save), docs/frameworks.md)",
-    "begun_inside": "it was begun inside a script or notebook, which nobody could start again",
-    "nothing_restarts_it": "the monitor process is gone: nothing would restart it",
-    "too_much_to_repeat": "{done_s:duration} of work is done and would be repeated if the resume fails; "
-    "at most {most_s:duration} may be{worked:also}",
-    "resumed_before": "a resume has worked before",
 }
 
 
@@ -127,43 +74,9 @@ def _ordered(*, said: str, force: str, stored: bool, now_s: float) -> str:
     return said + _FORCE[force] + ("" if stored else "; not stored: it ends if the supervisor is replaced")
 
 
-REPLIES: Table = {
+REPLIES: Table = wordings("replies") | {
     "ordered": _ordered,
-    "order_waits": "accepted, waiting for the {who}",
-    "will_stop": "stopping: INT, then TERM, then KILL",
-    # overrides
-    "resumed": "back to the plan",
-    "boosted": "at full speed{until_s:until_named}",
-    "paused": "paused at step {step:count}{until_s:until_named}{silent:also}",
-    "paused_by_signal": "paused (SIGSTOP){until_s:until_named}{silent:also}",
-    "still_already": "{state}{until_s:until_named}{silent:also}",
-    "pause_asked": "accepted, waiting for the current step to end{silent:also}",
-    "cap_at_start": "cap of {watts:g} W per GPU accepted, waiting for the start",
-    "not_capped": "cap of {watts:g} W per GPU requested, not capped: {why}",
-    "cap_taken": "cap of {watts:g} W per GPU requested{how:also}{until_s:until_named}",
-    "capped": "capped at {watts:g} W per GPU{until_s:until_named}",
-    "cap_unanswered": "cap of {watts:g} W per GPU accepted, waiting for the driver",
-    # budgets and hours
     "budget_set": _budget_set,
-    "unreachable_at_full_speed": "it cannot be met: at full speed the work ends {end_s:clock}",
-    "allowance_set": "{kind} budget {most}; {used} used so far",
-    "slot": "{at_s:clock}",
-    "forbidden": "it will not run {hours}{late:also}",
-    "budget_unreachable_at_full_speed": "the budget cannot be met: at full speed the work ends {end_s:clock}",
-    "allowed": "it may run {hours:list} again",
-    # measuring
-    "calibrating": "calibrating: {low_s:duration}, up to {high_s:duration} if steps vary much; "
-    "then see: carbontui learn speed --show",
     "curve": _curve,
-    "guess_taken": "planning with {steps:count} steps, guessed from {source}",
-    "guess_left": "not planning with {steps:count} steps, guessed from {source}",
-    "rehearsal_begins": "test-resuming: it writes a checkpoint, exits and restarts",
-    "never_unloaded": "never unloaded yet",
-    # what the training can do
-    "sigstop_unasked": "not requested",
-    "sigstop_asked": "requested with --sigstop",
     "can_pause": _can_pause,
-    "can_cycle": "in whole steps; saves watts, not energy",
-    "can_unload": "a checkpoint function is registered; {tried}",
-    "never_tried": "never tried, so no plan uses it",
 }

@@ -6,7 +6,7 @@ from typing import Any
 from carbontui import units
 from carbontui.protocol import Intensity
 from carbontui.text import figures
-from carbontui.text.forms import Table
+from carbontui.text.forms import Table, wordings
 
 SENSOR_BOUND = "sensor ±5 %; bursts under 0.3 s may be 20 % off"
 """The error bound behind every label of joules: on some boards the counter sums a sensor that is active a quarter of
@@ -89,27 +89,15 @@ def _at_end(
     return f"metered so far, then {follows} on {grid or 'no grid source'}{assumed}; {band}"
 
 
-SOURCES: Table = {
-    "source_board": "{backend} {kind}",
+SOURCES: Table = wordings("sources") | {
     "source_yours": _yours,
-    "source_clock_lock": "watts that a clock lock is steered to",
-    "source_split": "shared, split by the kernels and memory of each process",
-    "source_parked": "mean while paused on this job",
     "source_power": _power,
-    "source_unread": "unknown: {nodes:list}",
     "source_energy": _energy,
     "source_energy_wall": _wall,
-    "source_no_grid": "no grid source",
-    "source_moved": "{grid}; moved by {moved}",
     "source_accuracy": lambda *, leads, now_s: accuracy(leads),
     "source_avoided": _avoided,
     "source_guess": lambda *, guess, agreed, now_s: f"guessed from {guess}{', accepted by a user' if agreed else ''}",
-    "source_plan": "the plan in force",
-    "source_places": "as booked at each machine, by its own grid; the last one is this",
-    "source_moves": "metered until the unload and from the arrival; the idle watts of the machine left in between",
     "source_at_end": _at_end,
-    "source_estimate": "{timings} timings of {steps} steps at full speed; "
-    "95 % interval while the machine is as busy as it was",
 }
 
 

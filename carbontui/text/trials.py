@@ -1,7 +1,7 @@
 """What was tried with a job and how it went: unloads and their rehearsals, a try before the start, calibrations."""
 
 from carbontui.text import figures
-from carbontui.text.forms import Table
+from carbontui.text.forms import Table, wordings
 
 
 def _phase(*, phase: str, now_s: float) -> str:
@@ -74,33 +74,8 @@ def _tried(
     return ", ".join(parts)
 
 
-TRIALS: Table = {
+TRIALS: Table = wordings("trials") | {
     "unload_phase": _phase,
     "unload_works": _unload_works,
-    "unload_given_up": "given up: {mode} by {by}",
-    "unload_ended": "failed: the command ended instead of unloading",
-    "unload_checkpoint_failed": "failed: its checkpoint function failed (see carbontui log); training continues",
-    "unload_no_checkpoint": "failed: no checkpoint within {within_s:duration}; training continues",
-    "unload_restart_ended": "failed: the restart ended with {how}; the run starts over without that checkpoint, "
-    "repeating {step:count} steps",
-    "unload_restarted_ended": "failed: the restarted command ended",
-    "unload_fell_back": "failed: the restart ended with {how}; it continues from an earlier checkpoint: "
-    "left at step {left:count}, resumed from step {began:count}",
-    "unload_resumed_elsewhere": "failed: left at step {left:count}, resumed from step {began:count}",
-    # a try before the start
-    "trying": "trying the command before its start: at least {steps:count} steps, {most_s:duration} at most",
-    "trying_unload": "trying the command: {phase}",
-    "tried_without_steps": "tried: it ran, but no training step was seen",
     "tried": _tried,
-    # calibrations
-    "calibration_starts": "starting",
-    "calibration_measures": "{text}, {share:percent} done",
-    "calibrated": "calibrated: {levels} useful levels ({where})",
-    "not_kept": "not kept: {error}",
-    "calibration_given_up": "calibration given up: {why}",
-    "disturbed_by_user": "{mode} by {by}",
-    "disturbed_by_deadline": "no slack is left before the deadline",
-    "disturbed_by_disconnection": "the training loop has disconnected",
-    "disturbed_by_lost_gpu": "a GPU was lost",
-    "disturbed_by_others": "another process uses the GPU",
 }

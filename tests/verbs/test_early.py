@@ -162,24 +162,24 @@ def test_files_are_where_the_command_line_looks(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert early._home("STATE", "~/.local/state") == str(paths.state_dir())
-    assert early._home("CONFIG", "~/.config") == str(paths.config_file().parent)
-    assert early._socket_dir() == str(paths.socket_dir())
+    assert early.home("STATE", "~/.local/state") == str(paths.state_dir())
+    assert early.home("CONFIG", "~/.config") == str(paths.config_file().parent)
+    assert early.socket_dir() == str(paths.socket_dir())
 
 
 def test_what_is_taken_for_right_the_command_line_takes() -> None:
     options = {name for option in run.params for name in option.opts}
-    assert {*early.FLAGS, *early._RIGHT} <= options
+    assert {*early.FLAGS, *early.RIGHT} <= options
     rows = {row.split(",")[2] for row in (Path(paths.__file__).parent / "data/timezone-to-zone.csv").open()}
-    known = {zone for zone in rows if early._is_zone(zone)}
+    known = {zone for zone in rows if early.is_zone(zone)}
     assert len(known) > 100 and all(zones.resolve(zone) for zone in known)
 
 
 @given(st.one_of(st.from_regex(r"[0-9x.]{1,6}", fullmatch=True), st.text("0123456789.x×٣ ", max_size=6)))
 def test_a_budget_or_count_that_is_taken_for_right_is(text: str) -> None:
-    if early._is_factor(text):
+    if early.is_factor(text):
         assert budget.parse(text, 0.0).value >= 1
-    if early._is_count(text):
+    if early.is_count(text):
         assert 1 <= int(text) <= 10**15
 
 
@@ -198,7 +198,7 @@ def test_a_budget_or_count_that_is_taken_for_right_is(text: str) -> None:
 def test_settings_that_say_more_than_a_zone_are_left_to_the_command_line(home: Path, written: str, taken: bool) -> None:
     home.mkdir()
     (home / "config.toml").write_text(written)
-    assert (early._plain(["--", "true"]) is not None) is taken
+    assert (early.plain(["--", "true"]) is not None) is taken
     assert not taken or config.load().settings.zone in (None, "DE")
 
 
@@ -207,7 +207,7 @@ def test_settings_that_say_more_than_a_zone_are_left_to_the_command_line(home: P
     ["--work 8h --budget 2x -- true", "--budget 18h true", "--zone", "--name=x true", "--quiet=1 true", "--", ""],
 )
 def test_what_may_wait_or_be_refused_is_left_to_the_command_line(words: str) -> None:
-    assert early._plain(words.split()) is None
+    assert early.plain(words.split()) is None
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_what_may_wait_or_be_refused_is_left_to_the_command_line(words: str) -> 
 )
 def test_a_variable_counts_as_its_option(name: str, value: str, taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"CARBONTUI_{name}", value)
-    assert (early._plain(["true"]) is not None) is taken
+    assert (early.plain(["true"]) is not None) is taken
 
 
 def test_no_key_is_handed_on_and_no_signal_lost() -> None:
