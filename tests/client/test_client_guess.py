@@ -140,11 +140,17 @@ FOLDS = """class KFold:
     def __init__(self, n_splits): self.n_splits = n_splits
     def split(self, x): return iter([x] * self.n_splits)
 """
+PERMUTED = """class Order(list):
+    def split(self, n): return [self[i:i + n] for i in range(0, len(self), n)]
+    def __getitem__(self, at): return self if at is self else list.__getitem__(self, at)
+def randperm(n): return Order(range(n))
+"""
 
 
 def whole(script, tmp_path, monkeypatch):
     found = nest_of(script, tmp_path, monkeypatch)
-    return reached(found, len(found.loops))
+    times = reached(found, len(found.loops))
+    return times and round(times / found.share, 6)
 
 
 @pytest.mark.parametrize(
@@ -185,6 +191,21 @@ def whole(script, tmp_path, monkeypatch):
         ("def main():\n    going = True\n    while going:\n        step()\n        going = False\nmain()", None),
         ("x = 1; [int() for _ in range(3)]\nfor e in range(4):\n    for i in range(2): int(); step()", 8),
         ("def main(n):\n    for _ in range(n): step()\nx = 1; main(7); y = 2\n", 7),
+        (PERMUTED + "for e in range(3):\n    for k in randperm(20).split(8): step()", 9),
+        (PERMUTED + "def main(n=20):\n    order = randperm(n)\n    for k in order[order].split(8): step()\nmain()", 3),
+        ("def main():\n    n = 0\n    for i in range(40):\n        n += 1\n        if n % 5 == 0: continue\n"
+         "        step()\nmain()", 32),
+        ("for i in range(40):\n    if i in (3, 4, 99):\n        continue\n    step()", 38),
+        ("class T:\n    k = 0\n    def go(self):\n        for i in range(40):\n            self.k += 1\n"
+         "            if self.k % 4 != 0: step()\nT().go()", 30),
+        ("from itertools import product\ngrid = {'a': [1, 2, 3], 'b': [4, 5]}\n"
+         "for _ in product(*grid.values()): step()", 6),
+        ("from itertools import count\ndef main(n):\n    for i in count(1):\n        step()\n"
+         "        if i >= n: break\nmain(9)", 9),
+        ("def make(cfg):\n    def go():\n        for _ in range(cfg['n']): step()\n    return go\nmake({'n': 7})()", 7),
+        ("def parts(x, n): return [x[i:i + n] for i in range(0, len(x), n)]\ndef main(x):\n"
+         "    for part in parts(x, 8): step()\nmain([str(i) for i in range(20)])", 3),
+        ("from itertools import cycle, islice\nfor x in islice(cycle((1, 2)), 9): step()", 9),
     ],
 )  # fmt: skip
 def test_the_loops_around_a_step_say_how_often_it_is_made(script, steps, tmp_path, monkeypatch):
@@ -193,16 +214,19 @@ def test_the_loops_around_a_step_say_how_often_it_is_made(script, steps, tmp_pat
 
 FLAGS = """
 class Stopper:
-    def __init__(self): self.stop = False
-    def update(self, loss): self.stop = loss > 1
+    def __init__(self): self.stop, self.bad = False, 0
+    def update(self, loss): self.stop = loss > 1; self.bad += 1
+class Over(Exception): pass
 class Fit:
     quiet = False
-    def __init__(self): self.stop = False
+    def __init__(self): self.stop, self.seen = False, []
     def save(self): self.stop = True
     def go(self, stopper, flag=False, stop=False):
-        for _ in range(9):
-            step()
-            {body}
+        try:
+            for _ in range(9):
+                step()
+                {body}
+        except Over: pass
 Fit().go(Stopper())
 """
 
@@ -213,11 +237,19 @@ Fit().go(Stopper())
         ("if sum([1]) > len(str(flag)): break", True),
         ("if self.stop: break", True),
         ("if stopper.stop: break", True),
-        ("if stop: break\n            if id(self) < 9: stop = True", True),
-        ("try:\n                step()\n                break\n            except ValueError: pass", True),
+        ("if stop: break\n                if id(self) < 9: stop = True", True),
+        ("try:\n                    step()\n                    break\n                except ValueError: pass", True),
+        ("if len(self.seen) > 3: break\n                self.seen.append(1)", True),
+        ("if stopper.bad >= 3: break", True),
+        ("stopper.far = _\n                if stopper.far > 99: break", True),
+        ("if flag: raise Over", True),
+        ("if _ >= 3 and sum([_]) > 9: break", True),
+        ("if _ >= 3 and not flag: break", False),
+        ("if sum([_]) > 9: exit()", True),
+        ("if sum([_]) > 99: exit(1)", False),
         ("if flag: break", False),
         ("if self.quiet: break", False),
-        ("try: pass\n            except ValueError: break", False),
+        ("try: pass\n                except ValueError: break", False),
     ],
 )
 def test_early_stopping_makes_it_an_upper_bound_and_an_option_that_is_off_does_not(
@@ -247,6 +279,9 @@ def test_epochs_without_progress_are_not_taken_for_a_limit(tmp_path, monkeypatch
 def test_a_step_on_a_condition_makes_the_loop_an_upper_bound(tmp_path, monkeypatch):
     script = "for i in range(100):\n    if len(str(i)) > 1 and (lambda: i % 4)() == 0:\n        step()"
     assert nest_of(script, tmp_path, monkeypatch).sometimes
+    (skips := tmp_path / "skips").mkdir()
+    script = "for i in range(100):\n    if (lambda: i % 4 == 0)(): continue\n    step()"
+    assert nest_of(script, skips, monkeypatch).sometimes
     every = nest_of("for i in range(100):\n    if i > 19 and i % 4 == 0:\n        step()", tmp_path / "..", monkeypatch)
     assert (every.sometimes, reached(every, 1)) == (False, 20)
 
@@ -305,6 +340,7 @@ def test_a_loop_until_a_counter_is_full_has_just_that_many_steps(body, last, tmp
         ("x = 1; train(3); y = 2", 0),
         ("if __name__:\n    x = 1; train(3)", 0),
         ("train(3); train(4)", 1),
+        ("train(3)\nfinetune = max\nx = 0 and finetune(4)", 1),
         ("def close(n): train(n)\nclose(3)\nx = 0 and os.close(4)", 0),
     ],
 )
@@ -532,11 +568,11 @@ STAGES = """
 import time, torch
 from torch.utils.data import DataLoader
 def fit(layer, loader, epochs):
-    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    o = torch.optim.SGD(layer.parameters(), lr=0.1)
     for epoch in range(epochs):
         for batch in loader:
             layer(batch).sum().backward()
-            optimizer.step()
+            o.step()
             time.sleep(0.05)
 def main():
     every, few = DataLoader(torch.ones(40, 2), 2), DataLoader(torch.ones(12, 2), 2)
