@@ -291,6 +291,7 @@ def test_a_step_on_a_condition_makes_the_loop_an_upper_bound(tmp_path, monkeypat
     [
         "def one():\n    step()\n[one() for fold in range(8) if fold in KEEP]",
         "for fold in range(8):\n    if fold in KEEP:\n        step()",
+        "class C: kept = KEEP\ndef one():\n    step()\n[one() for fold in range(8) if fold in C.kept]",
         "for fold in range(8):\n    if fold not in KEEP:\n        continue\n    step()",
     ],
 )

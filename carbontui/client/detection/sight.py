@@ -154,6 +154,7 @@ def _described(value: Any, words: FrozenSet[str]) -> Tuple[Any, Dict[Any, Any]]:
         return {"number": str(float(value))}, {}
     if kind is range:
         return {"range": (value.start, value.stop, value.step)}, {}
+    acts = callable(value) or any(hasattr(kind, one) for one in _AT_WORK)
     listed = kind in (list, tuple, set, frozenset)
     if listed and len(value) <= ITEMS_MAX and all(map(_is_plain, value)):
         return list(value), {}
@@ -167,7 +168,7 @@ def _described(value: Any, words: FrozenSet[str]) -> Tuple[Any, Dict[Any, Any]]:
         "table": table,
         "module": issubclass(kind, ModuleType),
         "callable": callable(value),
-        "works": not table and (callable(value) or any(hasattr(kind, one) for one in _AT_WORK)),
+        "works": acts and not table and not issubclass(kind, type),
     }
     size = dict.__len__(value) if issubclass(kind, dict) else length_of(value)
     truth = bool(size) if kind.__module__ == "builtins" and size is not None else None if asked else True
