@@ -205,6 +205,7 @@ def whole(script, tmp_path, monkeypatch):
         ("def make(cfg):\n    def go():\n        for _ in range(cfg['n']): step()\n    return go\nmake({'n': 7})()", 7),
         ("def parts(x, n): return [x[i:i + n] for i in range(0, len(x), n)]\ndef main(x):\n"
          "    for part in parts(x, 8): step()\nmain([str(i) for i in range(20)])", 3),
+        ("for i in range(4):\n    for k in range(9):\n        step()\n        break", 4),
         ("from itertools import cycle, islice\nfor x in islice(cycle((1, 2)), 9): step()", 9),
     ],
 )  # fmt: skip
@@ -245,6 +246,8 @@ Fit().go(Stopper())
         ("if flag: raise Over", True),
         ("if _ >= 3 and sum([_]) > 9: break", True),
         ("if _ >= 3 and not flag: break", False),
+        ("if sum([_]) < 99: pass\n                else: break", True),
+        ("if flag: break\n                elif sum([_]) > 99: break", True),
         ("if sum([_]) > 9: exit()", True),
         ("if sum([_]) > 99: exit(1)", False),
         ("if flag: break", False),

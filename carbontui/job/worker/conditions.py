@@ -166,7 +166,8 @@ def stops(loop: ast.AST) -> Iterator[ast.AST]:
             continue
         if isinstance(node, ast.If) and _leaves(node.body, direct):
             yield node.test
-            continue
+        if isinstance(node, ast.If) and _leaves(node.orelse, direct):
+            yield ast.UnaryOp(ast.Not(), node.test)
         if isinstance(node, ast.Try) and _leaves([*node.body, *node.orelse], direct):
             yield ast.Name("an exception", ast.Load())  # tried again
         inner = isinstance(node, _LOOPS)

@@ -100,7 +100,7 @@ class _Ends:
                 if truth(self.reader.unmoved().value(scope, part)) is None:
                     self.at_most = True
         elif isinstance(node, (ast.For, ast.AsyncFor)):
-            times = self.times(scope, node.iter)
+            times = 1 if any(isinstance(one, ast.Break) for one in node.body) else self.times(scope, node.iter)
             if depth == len(self.levels) - 1 and self._of_optimizers(scope, node):
                 times = 1
                 self.more = any(isinstance(one, ast.Continue) for one in own(node))
