@@ -279,6 +279,14 @@ def test_epochs_without_progress_are_not_taken_for_a_limit(tmp_path, monkeypatch
     assert reached(found, 1) == 20 and found.loops[0].at_most
 
 
+def test_a_counter_of_rounds_that_are_passed_by_bounds_the_steps(tmp_path, monkeypatch):
+    script = (
+        "def main(n, e=0):\n    while e < n:\n        e += 1\n        if e % 3 == 0: continue\n        step()\nmain(21)"
+    )
+    (bound,) = nest_of(script, tmp_path, monkeypatch).bounds
+    assert bound.times == 14
+
+
 def test_a_step_on_a_condition_makes_the_loop_an_upper_bound(tmp_path, monkeypatch):
     script = "for i in range(100):\n    if len(str(i)) > 1 and (lambda: i % 4)() == 0:\n        step()"
     assert nest_of(script, tmp_path, monkeypatch).sometimes

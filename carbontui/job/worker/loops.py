@@ -267,7 +267,7 @@ class _Ends:
                     last_one = int(n) - extra + grows * (more + late - after)
                     self.counters.append(StepCounter(where.space.name, name, last_one, by, self.text))
                     return True
-                times = math.ceil((n - extra - (begins or 0) + (grows if more else 0)) / by) + late
+                times = math.ceil((n - extra - (begins or 0) + (grows if more else 0)) / by - 1e-6) + late
                 self.bounds.append(LoopBound(reset, to, max(1, times), begins is not None, self.text))
                 return True
         return known and self._grown_elsewhere(scope, counter, n - extra, more)
@@ -317,9 +317,12 @@ class _Ends:
 
     def _beside(self, where: Scope, node: ast.AST) -> bool:
         """Whether this line is run with each step, where a step is made of several batches."""
-        found = conditions.ways(where)
-        every = (one for one, test, wanted in found if wanted and conditions.every_of(where, test, self.reader))
-        return all(lines(one.body, node.lineno) for one in every)  # type: ignore[attr-defined]
+        for one, test, wanted in conditions.ways(where):
+            block = one.body if wanted else getattr(one, "orelse", [])
+            beside = lines(block, line := node.lineno) or (isinstance(one, ast.Continue) and one.lineno < line)  # type: ignore[attr-defined]
+            if conditions.every_of(where, test, self.reader) and not beside:
+                return False
+        return True
 
     def _depth(self, scope: Scope, line: int) -> int:
         """How many of the loops are around this line."""

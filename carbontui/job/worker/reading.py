@@ -104,7 +104,8 @@ def _steps(stack: list[Scope], statement: ast.AST, reader: Reader) -> tuple[floa
                 continue
             nest = loops.nest_of([*stack[:-1], at], reader)
             times = reached(nest, len(nest.loops))
-            if times is not None and certain(nest) and len(set(counted.values())) == 1:
+            plain = certain(nest) and (nest.share == 1 or not nest.bounds) and len(set(counted.values())) == 1
+            if times is not None and plain:
                 found = times / nest.share, text_of(nest)
         else:
             named = scope.file.named(last(call.func))
