@@ -579,7 +579,8 @@ def test_hostile_objects_are_asked_what_a_plain_run_asks(ranks, launch, finish):
 STAGES = """
 import time, torch
 from torch.utils.data import DataLoader
-def fit(layer, loader, epochs):
+def train(layer, loader, epochs):
+    layer.train()
     o = torch.optim.SGD(layer.parameters(), lr=0.1)
     for epoch in range(epochs):
         for batch in loader:
@@ -589,8 +590,8 @@ def fit(layer, loader, epochs):
 def main():
     every, few = DataLoader(torch.ones(40, 2), 2), DataLoader(torch.ones(12, 2), 2)
     layer = torch.nn.Linear(2, 2)
-    fit(layer, every, 3)
-    fit(layer, few, 5)
+    train(layer, every, 3)
+    train(layer, few, 5)
 main()
 """
 

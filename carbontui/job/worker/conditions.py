@@ -8,7 +8,7 @@ from typing import Any
 
 from carbontui.client.detection.work import ENDLESS
 from carbontui.client.readonly import is_number
-from carbontui.job.worker.source import Function, Scope, assignments, dotted, last, lines, own
+from carbontui.job.worker.source import Scope, assignments, dotted, last, lines, own
 from carbontui.job.worker.values import Reader, truth
 
 WRAPPERS = ("tqdm", "enumerate", "track", "list", "reversed", "sorted", "iter", "prange", "progress_bar", "master_bar")
@@ -69,7 +69,7 @@ def trains(scope: Scope, node: ast.AST, fits: frozenset[str], visited: frozenset
         if name in visited or len(visited) > 50 or of_a_module:  # torch.save() is no save() of this file
             continue
         visited = visited | {name}
-        called: list[Function] = list(scope.file.named(name))
+        called = scope.file.called(one)
         made = scope.file.classes.get(name)
         called += [one for one in scope.file.named("__init__") if made is not None and scope.file.owner(one) is made]
         if any(trains(scope, statement, fits, visited) for function in called for statement in function.body):

@@ -19,7 +19,7 @@ import msgspec
 
 from carbontui.client.detection.work import Nest, certain, reached, text_of
 from carbontui.job.worker import conditions, loops
-from carbontui.job.worker.source import File, Scope, dotted, last, own, parsed, scopes
+from carbontui.job.worker.source import File, Scope, dotted, own, parsed, scopes
 from carbontui.job.worker.values import Described, Reader, Sighted, value_of
 from carbontui.protocol import CodeRead
 
@@ -108,7 +108,7 @@ def _steps(stack: list[Scope], statement: ast.AST, reader: Reader) -> tuple[floa
             if times is not None and plain:
                 found = times / nest.share, text_of(nest)
         else:
-            named = scope.file.named(last(call.func))
+            named = scope.file.called(call)
             called = [one for one in named if any(conditions.trains(scope, part, frozenset()) for part in one.body)]
             if not called:
                 continue

@@ -75,6 +75,11 @@ class File:
     def named(self, name: str) -> Iterator[Function]:
         return (one for one in self.functions if one.name == name)
 
+    def called(self, call: ast.Call) -> list[Function]:
+        """The functions that a call may be of: `model.train()` is none of a function train()."""
+        method = isinstance(call.func, ast.Attribute)
+        return [one for one in self.named(last(call.func)) if (self.owner(one) is not None) is method]
+
     def owner(self, function: ast.AST) -> ast.ClassDef | None:
         """The class of a method."""
         parent = self.parents.get(function)
