@@ -40,7 +40,7 @@ ROOMS = {
     "job/supervisor/record": 1_427,
     "job/supervisor/shell": 2_002,
     "job/terms": 466,
-    "job/worker": 1_531,
+    "job/worker": 1_532,
     "nodes": 492,
     "plan": 1_753,
     "power": 2_104,

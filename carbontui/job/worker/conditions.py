@@ -182,11 +182,9 @@ def _leaves(body: Sequence[ast.stmt], direct: bool) -> bool:
 
 def caught(scope: Scope) -> bool:
     """Whether an exception that the file raises is caught around the present line: it may end loops there."""
-    thrown = (one.exc for one in ast.walk(scope.file.tree) if isinstance(one, ast.Raise) and one.exc)
-    raised = {last(getattr(one, "func", one)) for one in thrown} - {""}
     tries = (one for one in own(scope.body) if isinstance(one, ast.Try) and lines(one.body, scope.line))
     types = (one.type for tried in tries for one in tried.handlers if one.type is not None)
-    return any(last(one) in raised for kind in types for one in ast.walk(kind))
+    return any(last(one) in scope.file.raised for kind in types for one in ast.walk(kind))
 
 
 def timed(stack: Sequence[Scope]) -> bool:

@@ -42,23 +42,26 @@ class File:
         self.functions: list[Function] = []
         self.classes: dict[str, ast.ClassDef] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
-        for node in ast.walk(tree):
+        every = list(ast.walk(tree))
+        for node in every:
             for child in ast.iter_child_nodes(node):
                 self.parents[child] = node
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 self.functions.append(node)
             elif isinstance(node, ast.ClassDef):
                 self.classes[node.name] = node
-        given = ((name.rpartition(".")[2], one) for node in ast.walk(tree) for name, one in assignments(node))
+        given = ((name.rpartition(".")[2], one) for node in every for name, one in assignments(node))
         switches = {(name, one.value) for name, one in given if isinstance(one, ast.Constant)}
         self.turned = {name for name, value in switches if value in (True, False) and (name, not value) in switches}
         """Names and attributes that are set to True and to False: what they are when is not known."""
-        calls = (one.func for one in ast.walk(tree) if isinstance(one, ast.Call) and last(one.func) in _MOVES)
-        grown = {last(one.target) for one in ast.walk(tree) if isinstance(one, ast.AugAssign)}
+        calls = (one.func for one in every if isinstance(one, ast.Call) and last(one.func) in _MOVES)
+        grown = {last(one.target) for one in every if isinstance(one, ast.AugAssign)}
         self.moved = grown.union(last(one.value) for one in calls if isinstance(one, ast.Attribute)) - {""}
-        looped = (one for loop in ast.walk(tree) if isinstance(loop, (ast.For, ast.While)) for one in own(loop))
+        looped = (one for loop in every if isinstance(loop, (ast.For, ast.While)) for one in own(loop))
         self.moved |= {one.attr for one in looped if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)}
         """Names and attributes of what is counted up, or has parts added and taken away."""
+        thrown = (one.exc for one in every if isinstance(one, ast.Raise) and one.exc is not None)
+        self.raised = {last(getattr(one, "func", one)) for one in thrown} - {""}
         self._assigned: dict[ast.AST, dict[str, list[Any]]] = {}
         self._in_loops: dict[str, list[Any]] | None = None
 
