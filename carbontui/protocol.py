@@ -899,6 +899,8 @@ class RankReport(Struct, tag_field="t", tag="obs", frozen=True):
     """Bytes written by this process during the last run of its checkpoint functions."""
     data_order: Literal["same", "other"] | None = None
     """Whether a resumed run goes on with the batches of an undisturbed one; null if only the script knows."""
+    restarts: tuple[Literal["loss", "tokens"], ...] = ()
+    """What the training's own log counts anew after a resume: the loss since the last line, TRL's tokens."""
     trial: str | None = None
     """Of a sweep in one process: the current trial, like "trial 3 of my-study"."""
     captured: bool = False

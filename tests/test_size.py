@@ -11,17 +11,17 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_176
-FILES = 437
+WHOLE = 51_162
+FILES = 438
 ROOMS = {
-    "": 1_871,
+    "": 2_090,
     "account": 950,
     "assumed": 217,
-    "client": 1_472,
-    "client/detection": 929,
-    "client/frameworks": 1_049,
+    "client": 1_505,
+    "client/detection": 939,
+    "client/frameworks": 1_054,
     "client/pausing": 1_597,
-    "commands": 2_458,
+    "commands": 2_459,
     "commands/support": 783,
     "extensions": 412,
     "extensions/evaluation": 1_088,
@@ -32,15 +32,15 @@ ROOMS = {
     "grid": 2_659,
     "grid/providers": 1_290,
     "job": 7,
-    "job/files": 963,
-    "job/keeper": 1_495,
-    "job/life": 888,
+    "job/files": 959,
+    "job/keeper": 1_523,
+    "job/life": 885,
     "job/supervisor": 301,
-    "job/supervisor/core": 4_770,
+    "job/supervisor/core": 4_771,
     "job/supervisor/record": 1_427,
     "job/supervisor/shell": 2_002,
     "job/terms": 466,
-    "job/worker": 1_441,
+    "job/worker": 1_532,
     "nodes": 489,
     "plan": 1_753,
     "power": 2_059,
@@ -50,7 +50,7 @@ ROOMS = {
     "reports": 1_807,
     "slurm": 671,
     "system": 905,
-    "text": 1_594,
+    "text": 1_283,
     "tui": 248,
     "tui/model": 821,
     "tui/screens": 1_499,

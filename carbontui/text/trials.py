@@ -1,7 +1,11 @@
 """What was tried with a job and how it went: unloads and their rehearsals, a try before the start, calibrations."""
 
+from collections.abc import Sequence
+
 from carbontui.text import figures
 from carbontui.text.forms import Table, wordings
+
+_LOGGED = {"loss": "the mean behind the next logged loss", "tokens": "TRL's num_tokens"}
 
 
 def _phase(*, phase: str, now_s: float) -> str:
@@ -19,6 +23,7 @@ def _unload_works(
     step: int,
     step_stated: bool,
     data_order: str | None = None,
+    restarts: Sequence[str] = (),
     loss_before: float | None,
     loss_after: float | None,
     save_s: float | None,
@@ -32,8 +37,10 @@ def _unload_works(
     size = "" if saved_b is None else f", {figures.size(saved_b)}"
     save = "" if save_s is None else f" (checkpoint {save_s:.0f} s{size}; restart {restart_s:.0f} s)"
     away_s = restart_s + (save_s or 0.0)
+    anew = " and ".join(_LOGGED[one] for one in restarts)
+    logged = f"begun anew in its log: {anew}" if anew else "what is only logged, as tokens seen, may restart"
     data = {
-        "same": "weights and data order are an undisturbed run's (what is only logged, as tokens seen, may restart)",
+        "same": f"weights and data order are an undisturbed run's ({logged})",
         "other": "its steps are exact, the order of its data is not: plans pause it, or unload it where an epoch ends",
         None: "its data is the script's own matter",
     }[data_order]

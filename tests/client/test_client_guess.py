@@ -141,11 +141,17 @@ FOLDS = """class KFold:
     def __init__(self, n_splits): self.n_splits = n_splits
     def split(self, x): return iter([x] * self.n_splits)
 """
+PERMUTED = """class Order(list):
+    def split(self, n): return [self[i:i + n] for i in range(0, len(self), n)]
+    def __getitem__(self, at): return self if at is self else list.__getitem__(self, at)
+def randperm(n): return Order(range(n))
+"""
 
 
 def whole(script, tmp_path, monkeypatch):
     found = nest_of(script, tmp_path, monkeypatch)
-    return reached(found, len(found.loops))
+    times = reached(found, len(found.loops))
+    return times and round(times / found.share, 6)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +192,22 @@ def whole(script, tmp_path, monkeypatch):
         ("def main():\n    going = True\n    while going:\n        step()\n        going = False\nmain()", None),
         ("x = 1; [int() for _ in range(3)]\nfor e in range(4):\n    for i in range(2): int(); step()", 8),
         ("def main(n):\n    for _ in range(n): step()\nx = 1; main(7); y = 2\n", 7),
+        (PERMUTED + "for e in range(3):\n    for k in randperm(20).split(8): step()", 9),
+        (PERMUTED + "def main(n=20):\n    order = randperm(n)\n    for k in order[order].split(8): step()\nmain()", 3),
+        ("def main():\n    n = 0\n    for i in range(40):\n        n += 1\n        if n % 5 == 0: continue\n"
+         "        step()\nmain()", 32),
+        ("for i in range(40):\n    if i in (3, 4, 99):\n        continue\n    step()", 38),
+        ("class T:\n    k = 0\n    def go(self):\n        for i in range(40):\n            self.k += 1\n"
+         "            if self.k % 4 != 0: step()\nT().go()", 30),
+        ("from itertools import product\ngrid = {'a': [1, 2, 3], 'b': [4, 5]}\n"
+         "for _ in product(*grid.values()): step()", 6),
+        ("from itertools import count\ndef main(n):\n    for i in count(1):\n        step()\n"
+         "        if i >= n: break\nmain(9)", 9),
+        ("def make(cfg):\n    def go():\n        for _ in range(cfg['n']): step()\n    return go\nmake({'n': 7})()", 7),
+        ("def parts(x, n): return [x[i:i + n] for i in range(0, len(x), n)]\ndef main(x):\n"
+         "    for part in parts(x, 8): step()\nmain([str(i) for i in range(20)])", 3),
+        ("for i in range(4):\n    for k in range(9):\n        step()\n        break", 4),
+        ("from itertools import cycle, islice\nfor x in islice(cycle((1, 2)), 9): step()", 9),
     ],
 )  # fmt: skip
 def test_the_loops_around_a_step_say_how_often_it_is_made(script, steps, tmp_path, monkeypatch):
@@ -194,16 +216,19 @@ def test_the_loops_around_a_step_say_how_often_it_is_made(script, steps, tmp_pat
 
 FLAGS = """
 class Stopper:
-    def __init__(self): self.stop = False
-    def update(self, loss): self.stop = loss > 1
+    def __init__(self): self.stop, self.bad = False, 0
+    def update(self, loss): self.stop = loss > 1; self.bad += 1
+class Over(Exception): pass
 class Fit:
     quiet = False
-    def __init__(self): self.stop = False
+    def __init__(self): self.stop, self.seen = False, []
     def save(self): self.stop = True
     def go(self, stopper, flag=False, stop=False):
-        for _ in range(9):
-            step()
-            {body}
+        try:
+            for _ in range(9):
+                step()
+                {body}
+        except Over: pass
 Fit().go(Stopper())
 """
 
@@ -214,11 +239,21 @@ Fit().go(Stopper())
         ("if sum([1]) > len(str(flag)): break", True),
         ("if self.stop: break", True),
         ("if stopper.stop: break", True),
-        ("if stop: break\n            if id(self) < 9: stop = True", True),
-        ("try:\n                step()\n                break\n            except ValueError: pass", True),
+        ("if stop: break\n                if id(self) < 9: stop = True", True),
+        ("try:\n                    step()\n                    break\n                except ValueError: pass", True),
+        ("if len(self.seen) > 3: break\n                self.seen.append(1)", True),
+        ("if stopper.bad >= 3: break", True),
+        ("stopper.far = _\n                if stopper.far > 99: break", True),
+        ("if flag: raise Over", True),
+        ("if _ >= 3 and sum([_]) > 9: break", True),
+        ("if _ >= 3 and not flag: break", False),
+        ("if sum([_]) < 99: pass\n                else: break", True),
+        ("if flag: break\n                elif sum([_]) > 99: break", True),
+        ("if sum([_]) > 9: exit()", True),
+        ("if sum([_]) > 99: exit(1)", False),
         ("if flag: break", False),
         ("if self.quiet: break", False),
-        ("try: pass\n            except ValueError: break", False),
+        ("try: pass\n                except ValueError: break", False),
     ],
 )
 def test_early_stopping_makes_it_an_upper_bound_and_an_option_that_is_off_does_not(
@@ -245,9 +280,20 @@ def test_epochs_without_progress_are_not_taken_for_a_limit(tmp_path, monkeypatch
     assert reached(found, 1) == 20 and found.loops[0].at_most
 
 
+def test_a_counter_of_rounds_that_are_passed_by_bounds_the_steps(tmp_path, monkeypatch):
+    script = (
+        "def main(n, e=0):\n    while e < n:\n        e += 1\n        if e % 3 == 0: continue\n        step()\nmain(21)"
+    )
+    (bound,) = nest_of(script, tmp_path, monkeypatch).bounds
+    assert bound.times == 14
+
+
 def test_a_step_on_a_condition_makes_the_loop_an_upper_bound(tmp_path, monkeypatch):
     script = "for i in range(100):\n    if len(str(i)) > 1 and (lambda: i % 4)() == 0:\n        step()"
     assert nest_of(script, tmp_path, monkeypatch).sometimes
+    (skips := tmp_path / "skips").mkdir()
+    script = "for i in range(100):\n    if (lambda: i % 4 == 0)(): continue\n    step()"
+    assert nest_of(script, skips, monkeypatch).sometimes
     every = nest_of("for i in range(100):\n    if i > 19 and i % 4 == 0:\n        step()", tmp_path / "..", monkeypatch)
     assert (every.sometimes, reached(every, 1)) == (False, 20)
 
@@ -257,6 +303,7 @@ def test_a_step_on_a_condition_makes_the_loop_an_upper_bound(tmp_path, monkeypat
     [
         "def one():\n    step()\n[one() for fold in range(8) if fold in KEEP]",
         "for fold in range(8):\n    if fold in KEEP:\n        step()",
+        "class C: kept = KEEP\ndef one():\n    step()\n[one() for fold in range(8) if fold in C.kept]",
         "for fold in range(8):\n    if fold not in KEEP:\n        continue\n    step()",
     ],
 )
@@ -306,6 +353,7 @@ def test_a_loop_until_a_counter_is_full_has_just_that_many_steps(body, last, tmp
         ("x = 1; train(3); y = 2", 0),
         ("if __name__:\n    x = 1; train(3)", 0),
         ("train(3); train(4)", 1),
+        ("train(3)\nfinetune = max\nx = 0 and finetune(4)", 1),
         ("def close(n): train(n)\nclose(3)\nx = 0 and os.close(4)", 0),
     ],
 )
@@ -532,18 +580,19 @@ def test_hostile_objects_are_asked_what_a_plain_run_asks(ranks, launch, finish):
 STAGES = """
 import time, torch
 from torch.utils.data import DataLoader
-def fit(layer, loader, epochs):
-    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+def train(layer, loader, epochs):
+    layer.train()
+    o = torch.optim.SGD(layer.parameters(), lr=0.1)
     for epoch in range(epochs):
         for batch in loader:
             layer(batch).sum().backward()
-            optimizer.step()
+            o.step()
             time.sleep(0.05)
 def main():
     every, few = DataLoader(torch.ones(40, 2), 2), DataLoader(torch.ones(12, 2), 2)
     layer = torch.nn.Linear(2, 2)
-    fit(layer, every, 3)
-    fit(layer, few, 5)
+    train(layer, every, 3)
+    train(layer, few, 5)
 main()
 """
 

@@ -65,6 +65,8 @@ class Detector:
         """The stage of the last step that was one for sure."""
         self.stage_from = 0
         self.stages = 0
+        self.own_end = 0
+        """Steps done at the end of the present one, where nothing may end it earlier."""
         self.clocked = False
         """A clock ends one of the loops."""
         self.passes: Optional[Passes] = None
@@ -132,9 +134,10 @@ class Detector:
         if nest.key != self.stage:
             ends = (one.ended or one.began for one in (*watch.stages, *watch.trials))
             before = max((end for end in ends if end < counted), default=0)  # the last may have ended since
-            begun = before if before > self.stage_from or not self.stages else counted
+            own_end = self.own_end if self.stage_from < self.own_end <= counted else counted
+            begun = before if before > self.stage_from or not self.stages else own_end
             self.stage, self.stage_from, self.stages = nest.key, begun, self.stages + 1
-        unsure, self.led = unsure and self.led == nest.key, self.led if unsure else nest.key
+        unsure, self.led = unsure and self.led in ("", nest.key), self.led if unsure else nest.key
         known = values if [one.name for one in nest.counters] == [name for _, name in watch.globals] else ()
         spaces = {dict.get(place.space, "__name__"): place.space for place in chain}
         watch.globals = tuple((spaces[one.module], one.name) for one in nest.counters)
@@ -143,7 +146,8 @@ class Detector:
         if stream is not None:
             at = len(there.loops)
             same = [one.line for one in there.loops] == [one.line for one in nest.loops[:at]] and at < depth
-            self.passes = _passes(stream, steps, nest.share, there.replaced) if same and there.over else None
+            if same and there.over:
+                self.passes = _passes(stream, steps, nest.share, nest.loops[at].times, there.replaced)
         totals: List[work.TotalClaim] = []
         for counter, value in zip(nest.counters, known):
             if type(value) is int:
@@ -165,8 +169,10 @@ class Detector:
             totals.append(claim if exact else claim._replace(low=steps, at_most=True))
         if totals:
             best = min(totals, key=lambda one: one.steps)
+            self.own_end = 0 if best.at_most or best.high is None else round(best.steps)
             if best.steps < work.ENDLESS or not best.at_most:
-                if nest.more or unsure or nest.later is None:
+                tried = bool(watch.trials) and watch.trials[-1].ended is None
+                if nest.more or unsure or tried or nest.later is None:
                     yield work.opened(best, steps)
                 else:
                     yield work.followed(best, *nest.later)
@@ -233,13 +239,15 @@ class Detector:
         text = " x ".join([*(one.text for one in nest.loops[:at] if one.text), "a pass"])
         if not passes.each or not (steady or passes.changes):
             return work.TotalClaim("code", total, text, steps, None, more=bool(passes.each))
+        if nest.sometimes and watch.leading is not None:  # more of the batches may make a step
+            lasts.append(max(lasts[-1], (watch.leading.length or 0) / nest.share))
         low = steps if at_most else here + left * lasts[0] * (1 - work.SLACK) - 1
         return work.TotalClaim("code", total, text, low, here + left * lasts[-1] * (1 + work.SLACK) + 1, at_most, True)
 
 
-def _passes(stream: Stream, steps: int, share: int, replaced: bool) -> Optional[Passes]:
-    """The passes of a stream; None before anything can be said. Between those with steps there may be some without, of
-    another phase, that begin at the same line."""
+def _passes(stream: Stream, steps: int, share: float, times: Optional[int], replaced: bool) -> Optional[Passes]:
+    """The passes of a stream, of which the code makes `times` rounds; None before anything can be said. Between those
+    with steps there may be some without, of another phase, that begin at the same line."""
     marks, lengths = list(stream.marks), list(stream.lengths)
     whole = [after - before for before, after in zip(marks, marks[1:])]
     drawn, here = getattr(stream.iterator(), "_num_yielded", 0), steps - marks[-1]
@@ -247,8 +255,9 @@ def _passes(stream: Stream, steps: int, share: int, replaced: bool) -> Optional[
     if not made:
         if stream.length is None or here < FROM_STEPS:
             return None
-        each = share if share > 1 else max(1, round(drawn / here)) if drawn else 1
-        return Passes(stream.first, 1, marks[-1], (), float(math.ceil(stream.length / each)))
+        rounds = min(stream.length, times or stream.length)
+        each = share if share > 1 or rounds < stream.length else max(1, round(drawn / here)) if drawn else 1
+        return Passes(stream.first, 1, marks[-1], (), float(math.ceil(rounds / each)))
     at = [number for number, one in enumerate(whole) if one > 0]
     before = lengths[at[-1]]
     idle = here == 0 and drawn > 3 * max(1.0, (before or 0) / made[-1])

@@ -32,7 +32,8 @@ SIZE_MAX = 300_000
 """Longer files are not read: parsing takes a second per megabyte."""
 LIBRARIES = (
     *("torch", "accelerate", "transformers", "lightning", "pytorch_lightning", "keras", "xgboost", "lightgbm"),
-    *("catboost", "hydra", "optuna", "omegaconf", "click", "typer", "ultralytics", "stable_baselines3"),
+    *("catboost", "hydra", "hydra_plugins", "optuna", "omegaconf", "click", "typer", "ultralytics"),
+    "stable_baselines3",
 )
 """No loop of a training is in these."""
 STARTED = time.time()
@@ -47,7 +48,7 @@ DICT_MAX = 10_000
 TEXT_MAX = 200
 _SECRET = re.compile("key|token|secret|passw|credential|auth", re.IGNORECASE)
 """Texts of such names stay in the training: nothing counts by them."""
-_AT_WORK = ("__call__", "step", "update")
+_AT_WORK = ("step", "update")
 """Methods of objects that turn their own switches, as those for early stopping do; a dict of options is none."""
 _NO_WORDS = ("iterable", "n_splits")
 """Attributes of progress bars and splitters that no script needs to name."""
@@ -153,6 +154,7 @@ def _described(value: Any, words: FrozenSet[str]) -> Tuple[Any, Dict[Any, Any]]:
         return {"number": str(float(value))}, {}
     if kind is range:
         return {"range": (value.start, value.stop, value.step)}, {}
+    acts = callable(value) or any(hasattr(kind, one) for one in _AT_WORK)
     listed = kind in (list, tuple, set, frozenset)
     if listed and len(value) <= ITEMS_MAX and all(map(_is_plain, value)):
         return list(value), {}
@@ -166,7 +168,7 @@ def _described(value: Any, words: FrozenSet[str]) -> Tuple[Any, Dict[Any, Any]]:
         "table": table,
         "module": issubclass(kind, ModuleType),
         "callable": callable(value),
-        "works": not table and any(hasattr(kind, one) for one in _AT_WORK),
+        "works": acts and not table and not issubclass(kind, type),
     }
     size = dict.__len__(value) if issubclass(kind, dict) else length_of(value)
     truth = bool(size) if kind.__module__ == "builtins" and size is not None else None if asked else True

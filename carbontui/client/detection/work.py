@@ -59,7 +59,7 @@ class StepCounter(NamedTuple):
     module: str
     name: str
     end: int
-    by: int
+    by: float
     text: str = ""
 
 
@@ -73,7 +73,7 @@ class Nest(NamedTuple):
     """There may be more steps than the loops say."""
     key: str = ""
     """The stage of the command: changes where the training goes on in another place."""
-    share: int = 1
+    share: float = 1
     """Batches that a step is made of, where the code says so."""
     sometimes: bool = False
     """A step is made on a condition that cannot be followed."""

@@ -11,8 +11,10 @@ import os
 from typing import Any, Iterator, Optional, Tuple
 
 from carbontui.client import api
+from carbontui.client.api import gate
 from carbontui.client.checkpoint.identity import folder_below
 from carbontui.client.frameworks.base import Loop, left_behind, mine, quietly, replaces, stopper
+from carbontui.client.readonly import attributes
 
 STOP = "should_training_stop"
 
@@ -42,6 +44,9 @@ def callback() -> Any:
                 same = bool(quietly(lambda: _known_order(self.trainer)))
                 others = lambda: _others(self.trainer)  # noqa: E731
                 self.loop.saves_with(lambda: _save(self.trainer), "transformers", others, same_order=same)
+                every, own = getattr(args, "logging_steps", 1), attributes(self.trainer)
+                logged = {"loss": every != 1, "tokens": "_total_train_tokens" in own}
+                gate.facts["restarts"] = [name for name in logged if logged[name]]
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.epoch_over = False

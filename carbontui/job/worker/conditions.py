@@ -2,21 +2,28 @@
 under which a loop comes to a place: at every n-th time, from some number on, in one process only."""
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from carbontui.client.detection.work import ENDLESS
 from carbontui.client.readonly import is_number
-from carbontui.job.worker.source import Function, Scope, dotted, last, lines, own
+from carbontui.job.worker.source import Scope, assignments, dotted, last, lines, own
 from carbontui.job.worker.values import Reader, truth
 
 WRAPPERS = ("tqdm", "enumerate", "track", "list", "reversed", "sorted", "iter", "prange", "progress_bar", "master_bar")
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _EACH_STEP = ("sync", "accum", "main_process", "rank", "master")
 """Parts of the names of conditions that hold at each optimizer step, or in the process that counts."""
 SEARCHED_MAX = 20_000
 """A longer range is not gone through."""
 FITS = frozenset(("fit", "fit_one_cycle", "fine_tune", "train", "learn", "cross_val_score", "cross_validate"))
 """What frameworks call a whole training."""
+_TRAINS = re.compile("(re|pre|do_|run_)?(train|fit|fine_?tune|distill)(ing|_[a-z]+)?")
+"""What a function of another file is called that trains."""
+_FAILS = ("exit(1)", "sys.exit(1)", "os._exit(1)")
+_OTHER_STEPS = ("sched", "lr", "prof", "env", "ema", "warm", "anneal", "carbontui")
+"""Parts of the names of what has a step() and is no optimizer."""
 _TIME = ("time", "perf_counter", "monotonic", "now", "elapsed")
 
 
@@ -34,7 +41,7 @@ def follows(scope: Scope, fits: frozenset[str]) -> list[ast.AST]:
         at = next((number for number, one in enumerate(body) if lines([one], scope.line)), None)
         if at is None:
             return found
-        found += (one for one in body[at + 1 :] if _trains(scope, one, fits))
+        found += (one for one in body[at + 1 :] if trains(scope, one, fits))
         now = body[at]
         if isinstance(now, (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.ClassDef)):
             return found
@@ -44,7 +51,7 @@ def follows(scope: Scope, fits: frozenset[str]) -> list[ast.AST]:
     return found
 
 
-def _trains(scope: Scope, node: ast.AST, fits: frozenset[str], visited: frozenset[str] = frozenset()) -> bool:
+def trains(scope: Scope, node: ast.AST, fits: frozenset[str], visited: frozenset[str] = frozenset()) -> bool:
     """Whether a statement computes gradients, or calls one of `fits`, itself or in a function of its file."""
     for one in ast.walk(node):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not visited:
@@ -56,15 +63,36 @@ def _trains(scope: Scope, node: ast.AST, fits: frozenset[str], visited: frozense
             return True
         root = scope.space.get(dotted(one.func).partition(".")[0])
         of_a_module = "module" in getattr(root, "kinds", ())
+        here = isinstance(one.func, ast.Name) and (name in scope.file.classes or any(scope.file.named(name)))
+        if not here and (of_a_module or isinstance(one.func, ast.Name)) and _TRAINS.fullmatch(name):
+            return True
         if name in visited or len(visited) > 50 or of_a_module:  # torch.save() is no save() of this file
             continue
         visited = visited | {name}
-        called: list[Function] = list(scope.file.named(name))
+        called = scope.file.called(one)
         made = scope.file.classes.get(name)
         called += [one for one in scope.file.named("__init__") if made is not None and scope.file.owner(one) is made]
-        if any(_trains(scope, statement, fits, visited) for function in called for statement in function.body):
+        if any(trains(scope, statement, fits, visited) for function in called for statement in function.body):
             return True
     return False
+
+
+def is_step(scope: Scope, call: ast.Call) -> bool:
+    """Whether this is an optimizer's step: `optimizer.step()`, `scaler.step(optimizer)`, and `o.step()` where gradients
+    are computed in the same loop."""
+    if last(call.func) != "step" or not isinstance(call.func, ast.Attribute):
+        return False
+    names = " ".join(map(dotted, (call.func, *call.args))).lower()
+    loop = next((one for one in scope.file.above(call) if isinstance(one, _LOOPS)), scope.body)
+    graded = any(isinstance(one, ast.Call) and last(one.func) == "backward" for one in ast.walk(loop))
+    return "opt" in names or (graded and not any(word in names for word in _OTHER_STEPS))
+
+
+def left_before(scope: Scope, node: ast.AST) -> bool:
+    """Whether a function may be left between the statement it is at and this one."""
+    ends = range(scope.line + 1, node.lineno)  # type: ignore[attr-defined]
+    between = (one for one in own(scope.body) if getattr(one, "lineno", 0) in ends)
+    return any(isinstance(one, (ast.Return, ast.Raise)) or last(getattr(one, "func", one)) == "exit" for one in between)
 
 
 def over(stack: Sequence[Scope]) -> bool:
@@ -115,7 +143,7 @@ def around(scope: Scope, callee: ast.AST | None) -> list[ast.AST]:
     """The loops of a function around its present line."""
     found: list[ast.AST] = []
     for node in own(scope.body):
-        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+        if isinstance(node, _LOOPS):
             if lines(node.body, scope.line):
                 found.append(node)
         elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)) and callee is not None:
@@ -129,7 +157,7 @@ def around(scope: Scope, callee: ast.AST | None) -> list[ast.AST]:
 
 def stops(loop: ast.AST) -> Iterator[ast.AST]:
     """The conditions under which a loop's body leaves it."""
-    if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
+    if not isinstance(loop, _LOOPS):
         return
     waiting: list[tuple[ast.AST, bool]] = [(node, True) for node in loop.body]
     while waiting:
@@ -138,15 +166,25 @@ def stops(loop: ast.AST) -> Iterator[ast.AST]:
             continue
         if isinstance(node, ast.If) and _leaves(node.body, direct):
             yield node.test
-            continue
+        if isinstance(node, ast.If) and _leaves(node.orelse, direct):
+            yield ast.UnaryOp(ast.Not(), node.test)
         if isinstance(node, ast.Try) and _leaves([*node.body, *node.orelse], direct):
             yield ast.Name("an exception", ast.Load())  # tried again
-        inner = isinstance(node, (ast.For, ast.AsyncFor, ast.While))
+        inner = isinstance(node, _LOOPS)
         waiting += [(child, direct and not inner) for child in ast.iter_child_nodes(node)]
 
 
 def _leaves(body: Sequence[ast.stmt], direct: bool) -> bool:
-    return any((direct and isinstance(one, ast.Break)) or isinstance(one, ast.Return) for one in body)
+    calls = [one.value for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call)]
+    exits = any(last(one.func) in ("exit", "_exit") and ast.unparse(one) not in _FAILS for one in calls)
+    return exits or any((direct and isinstance(one, ast.Break)) or isinstance(one, ast.Return) for one in body)
+
+
+def caught(scope: Scope) -> bool:
+    """Whether an exception that the file raises is caught around the present line: it may end loops there."""
+    tries = (one for one in own(scope.body) if isinstance(one, ast.Try) and lines(one.body, scope.line))
+    types = (one.type for tried in tries for one in tried.handlers if one.type is not None)
+    return any(last(one) in scope.file.raised for kind in types for one in ast.walk(kind))
 
 
 def timed(stack: Sequence[Scope]) -> bool:
@@ -162,7 +200,7 @@ def timed(stack: Sequence[Scope]) -> bool:
 
 def chosen(scope: Scope, loop: ast.AST, reader: Reader) -> tuple[int, list[ast.AST]] | None:
     """Of `for i in range(...)` with the present line on conditions of i (i > start, i % n == 0, i in CHOSEN): how often
-    these hold, and their if statements. None without such."""
+    these hold, and what they are conditions of. None without such."""
     heads: list[Any] = [loop] if isinstance(loop, ast.For) else getattr(loop, "generators", [])
     if len(heads) != 1 or not isinstance(heads[0].target, ast.Name):
         return None
@@ -170,26 +208,40 @@ def chosen(scope: Scope, loop: ast.AST, reader: Reader) -> tuple[int, list[ast.A
     while isinstance(span, ast.Call) and last(span.func) in WRAPPERS and span.args:
         span = span.args[0]
     name = heads[0].target.id
-    ways: list[tuple[ast.AST, ast.AST, bool]] = [(test, test, True) for test in getattr(heads[0], "ifs", ())]
-    filters = len(ways)
-    for node in own(loop):
-        if isinstance(node, ast.If):
-            inside = lines(node.body, scope.line)
-            skips = node in getattr(loop, "body", ()) and isinstance(node.body[-1], ast.Continue)
-            if inside or (skips and node.lineno < scope.line):
-                ways.append((node, node.test, inside))
-    over = span_of(scope, span, reader) if ways else None
+    found = [(test, test, True) for test in getattr(heads[0], "ifs", ())]
+    filters = len(found)
+    found += [way for way in ways(scope) if lines(getattr(loop, "body", ()), way[0].lineno)]
+    over = span_of(scope, span, reader) if found else None
     if not over or len(over) > SEARCHED_MAX:
         return None
 
     def holds(number: int, test: ast.AST) -> bool | None:
-        return truth(Reader(reader.sighted, {(scope.body, name): number}).value(scope, test))
+        return truth(Reader(reader.sighted, {(scope.body, name): number}, still=True).value(scope, test))
 
-    known = [way for way in ways if holds(over[0], way[1]) is not None]
-    if not known or ways[:filters] != known[:filters]:
+    every = {way: [holds(number, way[1]) for number in over] for way in found}
+    known = [way for way in found if None not in every[way]]
+    if not known or found[:filters] != known[:filters]:
         return None
-    made = sum(all(holds(number, test) is way for _, test, way in known) for number in over)
+    made = sum(all(every[way][at] is way[2] for way in known) for at in range(len(over)))
     return made, [node for node, _, _ in known]
+
+
+def ways(scope: Scope) -> list[tuple[Any, ast.AST, bool]]:
+    """The conditions that decide whether a function comes to its present line, and how they must turn out: of the if
+    statements around it, and of each `continue` that may pass it by."""
+    found: list[tuple[Any, ast.AST, bool]] = []
+    for node in own(scope.body):
+        if isinstance(node, ast.If) and lines([*node.body, *node.orelse], scope.line):
+            found.append((node, node.test, lines(node.body, scope.line)))
+        elif isinstance(node, ast.Continue) and node.lineno < scope.line:
+            parent: Any = scope.file.parents[node]
+            loop: Any = next(one for one in scope.file.above(node) if isinstance(one, _LOOPS))
+            plain_ = isinstance(parent, ast.If) and node in parent.body and scope.file.parents[parent] is loop
+            grown = (one.lineno < node.lineno for one in own(loop) if isinstance(one, ast.AugAssign))
+            # what a while statement counts behind it are no rounds
+            if lines(loop.body, scope.line) and (not isinstance(loop, ast.While) or any(grown)):
+                found.append((node, parent.test if plain_ else ast.Name("several", ast.Load()), False))
+    return found
 
 
 def span_of(scope: Scope, node: ast.AST, reader: Reader) -> range | None:
@@ -205,22 +257,20 @@ def span_of(scope: Scope, node: ast.AST, reader: Reader) -> range | None:
     return range(int(known[0]) if known and not reader.sighted.resumed else 0, int(end)) if is_count(end) else None
 
 
+def changing(scope: Scope) -> set[str]:
+    """Names and attributes that loops of a function set anew."""
+    nodes = (node for node in own(scope.body) if isinstance(node, (ast.For, ast.AugAssign)))
+    return {name for node in nodes for name, _ in assignments(node)}
+
+
 def on_condition(scope: Scope, reader: Reader, followed: Sequence[ast.AST]) -> bool:
     """Whether the present line of a function is reached on a condition that may not hold."""
-    changing = {
-        last(one)
-        for node in own(scope.body)
-        if isinstance(node, (ast.For, ast.AugAssign))
-        for one in ast.walk(node.target)
-    }
-    for node in own(scope.body):
-        if isinstance(node, ast.If) and node not in followed and lines([*node.body, *node.orelse], scope.line):
-            names = {one.id for one in ast.walk(node.test) if isinstance(one, ast.Name)}
-            held = None if names & changing else truth(reader.value(scope, node.test))
-            main = any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(node.test))
-            known = held is lines(node.body, scope.line)
-            if not (main or known or each_step(scope, node.test, reader)):
-                return True
+    for node, test, wanted in ways(scope):
+        names = {dotted(one) for one in ast.walk(test)}
+        held = None if names & changing(scope) else truth(reader.unmoved().value(scope, test))
+        by_turns = each_step(scope, test, reader) and (wanted or _share(scope, test, reader) is not None)
+        if node not in followed and "__name__" not in names and held is not wanted and not by_turns:
+            return True
     return False
 
 
@@ -233,25 +283,46 @@ def each_step(scope: Scope, test: ast.AST, reader: Reader) -> bool:
     return True
 
 
-def every_so_many(stack: Sequence[Scope], reader: Reader, followed: Sequence[ast.AST]) -> int:
-    """Of `if (i + 1) % n == 0: optimizer.step()` the n, of `if i % n: continue` before it too."""
+def _share(scope: Scope, test: ast.AST, reader: Reader) -> float | None:
+    """At which share of the rounds of a loop a condition like i % 5 == 0 holds, 0 of one that says something else than
+    a number; None where that is open."""
+    n, moved = every_of(scope, test, reader), changing(scope)
+    names = [name for part in _spelled(scope, test) for one in ast.walk(part) if (name := dotted(one)) in moved]
+    given, every = {(scope.body, name): 0 for name in names}, []
+    for number in range(1000 * n, 1001 * n):
+        given[scope.body, names[-1]] = number
+        every.append(truth(Reader(reader.sighted, given, still=True).value(scope, test)))
+    return None if None in every else sum(map(bool, every)) / n if n else 0.0
+
+
+def every_so_many(stack: Sequence[Scope], reader: Reader, followed: Sequence[ast.AST]) -> float:
+    """Of `if (i + 1) % n == 0: optimizer.step()` the n, of `if i % n: continue` before it too; n / (n - 1) of
+    `if i % n == 0: continue`."""
     for scope in reversed(stack):
-        for node in own(scope.body):
-            if isinstance(node, ast.If) and node not in followed and (n := every_of(scope, node.test, reader)):
-                if lines(node.body, scope.line):
-                    return n
-                skips = any(isinstance(one, ast.Continue) for one in node.body)
-                if skips and any(lines(getattr(loop, "body", []), node.lineno) for loop in around(scope, None)):
-                    return n
+        kept = 1.0
+        for node, test, wanted in ways(scope):
+            if node not in followed and (n := every_of(scope, test, reader)):
+                held = _share(scope, test, reader)
+                share = 1 / n if held is None and wanted else held or 0
+                kept *= (share if wanted else 1 - share) or 1
+        if kept < 1:
+            return 1 / kept
     return 1
 
 
-def every_of(scope: Scope, test: ast.AST, reader: Reader) -> int:
+def _spelled(scope: Scope, test: ast.AST) -> list[ast.AST]:
+    """A condition, and what was last assigned to the names in it."""
     given = scope.file.assigned(scope.body)
     names = [one.id for one in ast.walk(test) if isinstance(one, ast.Name)]
-    for part in (test, *(value for name in names for value in given.get(name, [])[-1:] if value is not None)):
+    return [test, *(value for name in names for value in given.get(name, [])[-1:] if value is not None)]
+
+
+def every_of(scope: Scope, test: ast.AST, reader: Reader) -> int:
+    for part in _spelled(scope, test):
         for node in ast.walk(part):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)):
+                continue
+            if any(dotted(one) in changing(scope) for one in ast.walk(node.left)):
                 n = reader.value(scope, node.right)
                 if is_count(n) and n > 1:
                     return int(n)

@@ -9,14 +9,16 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from carbontui.client.detection.work import ENDLESS, LoopAround, LoopBound, Nest, StepCounter, reached
+from carbontui.client.detection.work import ENDLESS, LoopAround, LoopBound, Nest, StepCounter, certain, reached
 from carbontui.client.readonly import is_number
 from carbontui.job.worker import conditions
-from carbontui.job.worker.source import Scope, dotted, last, lines, own
+from carbontui.job.worker.source import Scope, assignments, dotted, last, lines, own
 from carbontui.job.worker.values import UNKNOWN, Described, MadeOf, Reader, truth
 
 FOLDS = ("KFold", "StratifiedKFold", "GroupKFold", "StratifiedGroupKFold", "TimeSeriesSplit", "ShuffleSplit")
 """Splitters of scikit-learn whose first argument is the number of folds."""
+
+PARTS = ("split", "chunk", "array_split", "batched", "chunked", "islice")
 
 
 class _Level(NamedTuple):
@@ -48,6 +50,8 @@ def nest_of(stack: list[Scope], reader: Reader, fits: frozenset[str] = frozenset
         more = more or ends.more
         bounds += ends.bounds
         counters += ends.counters
+    if any(map(conditions.caught, stack)):
+        loops = [one._replace(at_most=True) for one in loops]
     first = levels[0] if levels else None
     outside = stack[: stack.index(first.scope)] if first else stack
     key = [(one.space.name, getattr(one.function, "lineno", 0), one.line) for one in outside]
@@ -73,7 +77,7 @@ class _Ends:
     """What ends one loop."""
 
     def __init__(
-        self, stack: list[Scope], levels: list[_Level], depths: dict[int, int], reader: Reader, share: int
+        self, stack: list[Scope], levels: list[_Level], depths: dict[int, int], reader: Reader, share: float
     ) -> None:
         self.stack, self.levels, self.depths, self.reader, self.share = stack, levels, depths, reader, share
         self.bounds: list[LoopBound] = []
@@ -93,10 +97,10 @@ class _Ends:
                 ways = [one for one, value in read if truth(value) is not False]
                 if len(ways) == 1 and self._compared(scope, ways[0], stops=False):
                     continue
-                if self.reader.value(scope, part) is UNKNOWN:
+                if truth(self.reader.unmoved().value(scope, part)) is None:
                     self.at_most = True
         elif isinstance(node, (ast.For, ast.AsyncFor)):
-            times = self.times(scope, node.iter)
+            times = 1 if any(isinstance(one, ast.Break) for one in node.body) else self.times(scope, node.iter)
             if depth == len(self.levels) - 1 and self._of_optimizers(scope, node):
                 times = 1
                 self.more = any(isinstance(one, ast.Continue) for one in own(node))
@@ -107,11 +111,12 @@ class _Ends:
         for test in conditions.stops(node):
             for part in conditions.parts_of(test, ast.Or):
                 every = conditions.parts_of(part, ast.And)
-                off = [one for one in every if not isinstance(one, ast.Compare) and not _turns(one)]
-                if any(self.reader.value(scope, one) is False for one in off):
+                unmoved = self.reader.unmoved()
+                held = [one for one in every if _turns(one) or truth(unmoved.value(scope, one)) is not True]
+                if any(truth(unmoved.value(scope, one)) is False for one in held if not _turns(one)):
                     continue  # an option that is off
-                known = [self._compared(scope, one, stops=True) for one in every]
-                if not any(known) and (_turns(part) or self.reader.value(scope, part) is not False):
+                held = [one for one in held if not conditions.each_step(scope, one, self.reader)] or held
+                if len(held) != 1 or not self._compared(scope, held[0], stops=True):
                     self.at_most = True
         heads = [getattr(node, "iter", None), *(one.iter for one in getattr(node, "generators", ()))]
         text = " x ".join(ast.unparse(one) for one in heads if one is not None)
@@ -126,23 +131,17 @@ class _Ends:
 
     def times(self, scope: Scope, node: ast.AST, depth: int = 0) -> float | None:
         """How many times a for statement runs over this."""
-        if isinstance(node, ast.Call) and depth < 8:
-            name = last(node.func)
-            if name in conditions.WRAPPERS and node.args:
-                return self.times(scope, node.args[0], depth + 1)
-            if name == "zip":
-                known = [times for one in node.args if (times := self.times(scope, one, depth + 1)) is not None]
-                return min(known) if known else None
-            if name == "product":
-                every = [self.times(scope, one, depth + 1) for one in node.args]
-                return None if None in every else math.prod(one for one in every if one is not None)
-            if name == "split" and isinstance(node.func, ast.Attribute) and (n := self._folds(scope, node.func.value)):
-                return n
+        if depth > 8:
+            return None
+        if isinstance(node, ast.Call) and (known := self._of_call(scope, node, depth)) is not None:
+            return known
         value = self.reader.value(scope, node)
-        if isinstance(node, ast.Name) and value is UNKNOWN and scope.function is not None:
-            given = [one for one in scope.file.assigned(scope.function).get(node.id, []) if one is not None]
-            if len(given) == 1 and isinstance(given[0], ast.Call) and depth < 8:
+        if isinstance(node, ast.Name) and value is UNKNOWN:
+            given = [one for one in scope.file.assigned(scope.body).get(node.id, []) if one is not None]
+            if len(given) == 1 and isinstance(given[0], (ast.Call, ast.Subscript)):
                 return self.times(scope, given[0], depth + 1)  # bar = tqdm(range(...))
+        if isinstance(node, ast.Subscript) and value is UNKNOWN:
+            value = key if type(key := self.reader.value(scope, node.slice)) is range else UNKNOWN  # x[permutation]
         if type(value) is Described and value.name.lower().startswith("tqdm"):
             value = value.get("iterable", UNKNOWN)
         if (sized := self.reader.length(value)) is not None:
@@ -151,6 +150,37 @@ class _Ends:
             self.at_most = self.reader.sighted.resumed  # it begins where a checkpoint says
             return float(len(span))
         return self._yields(scope, node) if isinstance(node, ast.Call) else None
+
+    def _of_call(self, scope: Scope, node: ast.Call, depth: int) -> float | None:
+        name = last(node.func)
+        if name in conditions.WRAPPERS and node.args:
+            return self.times(scope, node.args[0], depth + 1)
+        if name in ("zip", "product"):
+            every = [self.times(scope, one, depth + 1) for one in node.args]
+            if isinstance(node.args[0], ast.Starred):  # product(*grid.values())
+                grid = self.reader.value(scope, node.args[0].value)
+                every = list(map(self.reader.length, grid.values() if isinstance(grid, dict) else (None,)))
+            known = [one for one in every if one is not None]
+            return min(known, default=None) if name == "zip" else math.prod(known) if len(known) == len(every) else None
+        if name == "split" and isinstance(node.func, ast.Attribute) and (n := self._folds(scope, node.func.value)):
+            return n
+        return self._parts(scope, node, depth + 1) if name in PARTS else None
+
+    def _parts(self, scope: Scope, node: ast.Call, depth: int) -> float | None:
+        """How many parts `x.split(b)` and its kin make of x."""
+        name, args = last(node.func), [*node.args, *(one.value for one in node.keywords)]
+        whole = self.times(scope, node.func.value, depth) if isinstance(node.func, ast.Attribute) else None
+        if whole is None and len(args) > 1:
+            whole = self.times(scope, args.pop(0), depth)
+        sizes: list[Any] = [self.reader.value(scope, one) for one in args]
+        if len(sizes) != 1 or not conditions.is_count(n := sizes[0]):
+            return None
+        if name == "array_split" or dotted(node.func) == "np.split":
+            return float(n)
+        self.at_most = self.at_most or whole is None
+        if name == "islice" or whole is None:
+            return float(min(whole or n, n)) if name in ("islice", "chunk") else None
+        return float(math.ceil(whole / (math.ceil(whole / n) if name == "chunk" else n)))
 
     def _folds(self, scope: Scope, splitter: ast.expr) -> float | None:
         """How many folds a splitter of scikit-learn's makes."""
@@ -173,7 +203,9 @@ class _Ends:
         """How often a function comes to this node of it in one call."""
         inside = Scope(scope.file, function, scope.space, node.lineno, scope, call)  # type: ignore[attr-defined]
         found = nest_of([inside], self.reader)
-        return reached(found, len(found.loops))
+        self.at_most = self.at_most or not certain(found)
+        times = reached(found, len(found.loops))
+        return times and times / found.share
 
     def _compared(self, scope: Scope, test: ast.AST, *, stops: bool) -> bool:
         """Of `counter >= n` or `while counter < n`, a bound. Whether it is one."""
@@ -214,8 +246,8 @@ class _Ends:
             own_name = isinstance(node, ast.For) and name in {last(one) for one in ast.walk(node.target)}
             if own_name and where.function is scope.function and known:  # the loop's own variable
                 start = self._start_of(where, node.iter, name)  # type: ignore[attr-defined]
-                times = n - extra - start + more
                 # at the end of the body the last one has run, before it it has not
+                times = n - extra - start + more + (where.line < counter.lineno)  # type: ignore[attr-defined]
                 self.bounds.append(LoopBound(depth, depth + 1, max(1, int(times)), True, self.text))
                 return True
         for where in self.stack:
@@ -235,7 +267,7 @@ class _Ends:
                     last_one = int(n) - extra + grows * (more + late - after)
                     self.counters.append(StepCounter(where.space.name, name, last_one, by, self.text))
                     return True
-                times = math.ceil((n - extra - (begins or 0) + (grows if more else 0)) / by) + late
+                times = math.ceil((n - extra - (begins or 0) + (grows if more else 0)) / by - 1e-6) + late
                 self.bounds.append(LoopBound(reset, to, max(1, times), begins is not None, self.text))
                 return True
         return known and self._grown_elsewhere(scope, counter, n - extra, more)
@@ -285,13 +317,12 @@ class _Ends:
 
     def _beside(self, where: Scope, node: ast.AST) -> bool:
         """Whether this line is run with each step, where a step is made of several batches."""
-        every = [
-            one
-            for one in own(where.body)
-            if isinstance(one, ast.If) and conditions.every_of(where, one.test, self.reader)
-        ]
-        around = [one for one in every if lines(one.body, where.line)]
-        return all(lines(one.body, node.lineno) for one in around)  # type: ignore[attr-defined]
+        for one, test, wanted in conditions.ways(where):
+            block = one.body if wanted else getattr(one, "orelse", [])
+            beside = lines(block, line := node.lineno) or (isinstance(one, ast.Continue) and one.lineno < line)  # type: ignore[attr-defined]
+            if conditions.every_of(where, test, self.reader) and not beside:
+                return False
+        return True
 
     def _depth(self, scope: Scope, line: int) -> int:
         """How many of the loops are around this line."""
@@ -328,14 +359,11 @@ def _given(node: Any, name: str) -> Iterator[ast.AST | None]:
     if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
         return
     value = node.value
-    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-        if isinstance(target, ast.Tuple) and name in (names := [last(part) for part in target.elts]):
-            parts, at = value.elts if isinstance(value, ast.Tuple) else [], names.index(name)
-            yield parts[at] if at < len(parts) else None
-        elif isinstance(value, ast.Dict) and name in (keys := [getattr(part, "value", None) for part in value.keys]):
-            yield value.values[keys.index(name)]
-        elif last(target) == name:
-            yield value
+    yield from (given for whole, given in assignments(node) if whole.rpartition(".")[2] == name)
+    if isinstance(value, ast.Dict) and name in (keys := [getattr(part, "value", None) for part in value.keys]):
+        yield value.values[keys.index(name)]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    yield from (value for target in targets if isinstance(target, ast.Subscript) and last(target) == name)
 
 
 def _grows(scope: Scope, node: ast.AST, name: str, reader: Reader) -> int | None:

@@ -4,24 +4,28 @@ Pure: of what the training has sent, and the texts of the files.
 """
 
 import ast
+import dataclasses
 import functools
 import hashlib
+import itertools
 import operator
 import tokenize
 import zlib
 from base64 import b64decode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from carbontui.client.detection.work import Nest, certain, reached, text_of
 from carbontui.job.worker import conditions, loops
-from carbontui.job.worker.source import File, Scope, dotted, last, own, parsed, scopes
+from carbontui.job.worker.source import File, Scope, dotted, own, parsed, scopes
 from carbontui.job.worker.values import Described, Reader, Sighted, value_of
 from carbontui.protocol import CodeRead
 
 DEPTH_MAX = 4
+_OPEN = (ast.If, ast.ExceptHandler, ast.ListComp, ast.GeneratorExp)
+"""What a statement may be in that is not always run, or more than once."""
 FILES_MAX = 200
 FILE_MAX_B = 1_200_000
 """Of the longest file that a training has read (sight.SIZE_MAX), each character of four bytes."""
@@ -77,54 +81,41 @@ def nest_at(sighted: Sighted, files: Mapping[str, File]) -> Nest:
 
 def steps_of(ahead: Sequence[tuple[Scope, ast.AST]], reader: Reader) -> tuple[float, str] | None:
     """How many steps these statements make, and the loops that say so; None where the code does not tell."""
-    every = [_steps(scope, node, reader, 0) for scope, node in ahead]
+    every = [None if conditions.left_before(scope, node) else _steps([scope], node, reader) for scope, node in ahead]
     known = [one for one in every if one is not None]
     if len(known) < len(every):
         return None
     return sum(steps for steps, _ in known), " + ".join(text for _, text in known)
 
 
-def _steps(scope: Scope, statement: ast.AST, reader: Reader, depth: int) -> tuple[float, str] | None:
-    """Of one statement: of a step in its loops, or in the one function of its file that it calls. More than one step
-    may be of optimizers that take turns, of which one counts."""
-    made: list[tuple[float, str]] = []
-    nodes = [statement, *own(statement)]
-    for call in (one for one in nodes if isinstance(one, ast.Call)):
-        found = None
-        if _is_step(call):
-            at = Scope(scope.file, scope.function, scope.space, call.lineno, scope.caller, scope.call)
-            nest = loops.nest_of([at], reader)
-            times = reached(nest, len(nest.loops))
-            found = None if times is None or not certain(nest) else (times / nest.share, text_of(nest))
-        else:
-            functions = [one for one in scope.file.named(last(call.func)) if any(map(_is_step, _calls(one)))]
-            if not functions:
+def _steps(stack: list[Scope], statement: ast.AST, reader: Reader) -> tuple[float, str] | None:
+    """Of one statement in the last of these functions: of the steps in it, and in the functions of its file that it
+    calls. Of optimizers that take turns in one loop the first counts."""
+    scope, made = stack[-1], list[tuple[float, str]]()
+    counted: dict[str, ast.AST] = {}
+    for call in (one for one in [statement, *own(statement)] if isinstance(one, ast.Call)):
+        at, found = dataclasses.replace(scope, line=call.lineno), None
+        above = list(itertools.takewhile(lambda one: one not in (statement, scope.function), scope.file.above(call)))
+        above += [statement]
+        looped = next((one for one in above if isinstance(one, (ast.For, ast.While))), None)
+        if conditions.is_step(at, call):
+            counted.setdefault(dotted(call.func), looped or statement)
+            if len(counted) > 1 and len(set(counted.values())) == 1 and dotted(call.func) != next(iter(counted)):
                 continue
-            if len(functions) == 1 and depth < DEPTH_MAX and not _inside_loop(scope, call, statement):
-                inside = Scope(scope.file, functions[0], scope.space, functions[0].lineno, scope, call)
-                parts = [_steps(inside, one, reader, depth + 1) for one in functions[0].body if _trains(one)]
-                found = parts[0] if len(parts) == 1 else None
-        if found is None:
+            nest = loops.nest_of([*stack[:-1], at], reader)
+            times = reached(nest, len(nest.loops))
+            plain = certain(nest) and (nest.share == 1 or not nest.bounds) and len(set(counted.values())) == 1
+            if times is not None and plain:
+                found = times / nest.share, text_of(nest)
+        else:
+            named = scope.file.called(call)
+            called = [one for one in named if any(conditions.trains(scope, part, frozenset()) for part in one.body)]
+            if not called:
+                continue
+            if len(called) == 1 and len(stack) < DEPTH_MAX and called[0] is not scope.function:
+                inside = Scope(scope.file, called[0], scope.space, called[0].lineno, at, call)
+                found = _steps([*stack[:-1], at, inside], called[0], reader)
+        if found is None or (looped is None and any(isinstance(one, _OPEN) for one in above)):
             return None
         made.append(found)
-    return made[0] if len(made) == 1 else None
-
-
-def _inside_loop(scope: Scope, call: ast.Call, statement: ast.AST) -> bool:
-    above = list(scope.file.above(call))
-    above = [*above[: above.index(statement)], statement] if statement in above else []
-    return any(isinstance(one, (ast.For, ast.While, ast.If, ast.ListComp, ast.GeneratorExp)) for one in above)
-
-
-def _calls(node: ast.AST) -> Iterator[ast.Call]:
-    return (one for one in [node, *own(node)] if isinstance(one, ast.Call))
-
-
-def _trains(statement: ast.AST) -> bool:
-    return any(map(_is_step, _calls(statement)))
-
-
-def _is_step(call: ast.Call) -> bool:
-    """`optimizer.step()`, `scaler.step(optimizer)`."""
-    named = [dotted(call.func), *(dotted(one) for one in call.args)]
-    return last(call.func) == "step" and any("opt" in one.lower() for one in named)
+    return (sum(steps for steps, _ in made), " + ".join(text for _, text in made)) if made else None

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 COLUMN_MAX = 2**31
+_MOVES = ("append", "appendleft", "extend", "insert", "add", "pop", "popleft", "remove", "clear")
 
 
 class CodePlace(NamedTuple):
@@ -41,17 +42,26 @@ class File:
         self.functions: list[Function] = []
         self.classes: dict[str, ast.ClassDef] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
-        for node in ast.walk(tree):
+        every = list(ast.walk(tree))
+        for node in every:
             for child in ast.iter_child_nodes(node):
                 self.parents[child] = node
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 self.functions.append(node)
             elif isinstance(node, ast.ClassDef):
                 self.classes[node.name] = node
-        given = ((name.rpartition(".")[2], one) for node in ast.walk(tree) for name, one in _assignments(node))
+        given = ((name.rpartition(".")[2], one) for node in every for name, one in assignments(node))
         switches = {(name, one.value) for name, one in given if isinstance(one, ast.Constant)}
         self.turned = {name for name, value in switches if value in (True, False) and (name, not value) in switches}
         """Names and attributes that are set to True and to False: what they are when is not known."""
+        calls = (one.func for one in every if isinstance(one, ast.Call) and last(one.func) in _MOVES)
+        grown = {last(one.target) for one in every if isinstance(one, ast.AugAssign)}
+        self.moved = grown.union(last(one.value) for one in calls if isinstance(one, ast.Attribute)) - {""}
+        looped = (one for loop in every if isinstance(loop, (ast.For, ast.While)) for one in own(loop))
+        self.moved |= {one.attr for one in looped if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)}
+        """Names and attributes of what is counted up, or has parts added and taken away."""
+        thrown = (one.exc for one in every if isinstance(one, ast.Raise) and one.exc is not None)
+        self.raised = {last(getattr(one, "func", one)) for one in thrown} - {""}
         self._assigned: dict[ast.AST, dict[str, list[Any]]] = {}
         self._in_loops: dict[str, list[Any]] | None = None
 
@@ -67,6 +77,11 @@ class File:
 
     def named(self, name: str) -> Iterator[Function]:
         return (one for one in self.functions if one.name == name)
+
+    def called(self, call: ast.Call) -> list[Function]:
+        """The functions that a call may be of: `model.train()` is none of a function train()."""
+        method = isinstance(call.func, ast.Attribute)
+        return [one for one in self.named(last(call.func)) if (self.owner(one) is not None) is method]
 
     def owner(self, function: ast.AST) -> ast.ClassDef | None:
         """The class of a method."""
@@ -85,7 +100,7 @@ class File:
         if known is None:
             known = self._assigned[function] = {}
             for node in own(function):
-                for name, value in _assignments(node):
+                for name, value in assignments(node):
                     known.setdefault(name, []).append(value)
         return known
 
@@ -96,7 +111,7 @@ class File:
             for loop in own(self.tree):
                 if isinstance(loop, (ast.For, ast.While)):
                     for node in (loop, *own(loop)):
-                        for name, value in _assignments(node):
+                        for name, value in assignments(node):
                             self._in_loops.setdefault(name, []).append(value)
         return self._in_loops
 
@@ -151,7 +166,7 @@ def last(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def _assignments(node: ast.AST) -> Iterator[tuple[str, Any]]:
+def assignments(node: ast.AST) -> Iterator[tuple[str, Any]]:
     if isinstance(node, ast.Assign):
         for target in node.targets:
             yield from _unpacked(target, node.value)

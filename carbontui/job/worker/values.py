@@ -17,16 +17,19 @@ from typing import Any
 from msgspec import Struct
 
 from carbontui.client.readonly import is_number
-from carbontui.job.worker.source import CodePlace, Scope, last, own
+from carbontui.job.worker.source import CodePlace, Scope, dotted, last, own
 
 DEPTH_MAX = 40
 UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "UNKNOWN", "__bool__": lambda self: False})()
 _PLAIN = (int, float, str, bytes, range, type(None))
+_AS_BEFORE = ("to", "tolist", "numpy", "cuda", "cpu", "long", "float")
 _LIKE_RANGE = ("trange", "arange", "randperm", "permutation")
 """Of libraries: the numbers below their argument, in some order."""
 _CALLS: dict[str, Callable[..., Any]] = {
     **{one.__name__: one for one in (int, float, min, max, round, abs, range, sum, math.ceil, math.floor)},
-    **{one.__name__: one for one in (bool, tuple, list)},
+    "bool": bool,
+    "tuple": tuple,
+    "list": tuple,
     **dict.fromkeys(_LIKE_RANGE, range),
 }
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
@@ -111,8 +114,12 @@ class Sighted(Struct, frozen=True):
 class Reader:
     """Finds what expressions come to. `given`: what names of a function are taken to be."""
 
-    def __init__(self, sighted: Sighted, given: dict[tuple[ast.AST, str], Any] | None = None) -> None:
-        self.sighted, self.given = sighted, given or {}
+    def __init__(self, sighted: Sighted, given: dict[Any, Any] | None = None, *, still: bool = False) -> None:
+        self.sighted, self.given, self.still = sighted, given or {}, still
+
+    def unmoved(self) -> "Reader":
+        """One that knows nothing of what the script changes as it trains."""
+        return Reader(self.sighted, self.given, still=True)
 
     def length(self, value: Any) -> int | None:
         """How many parts it has: a call's are the batches of the last loader that it has made."""
@@ -128,6 +135,10 @@ class Reader:
     def value(self, scope: Scope, node: ast.AST | None, depth: int = 0) -> Any:
         """The value of an expression, UNKNOWN where it cannot be said."""
         if node is None or depth > DEPTH_MAX:
+            return UNKNOWN
+        if self.given and (name := dotted(node)) and (scope.body, name) in self.given:
+            return self.given[scope.body, name]
+        if self.still and last(node) in scope.file.moved:
             return UNKNOWN
         method = getattr(self, "_" + type(node).__name__.lower(), None)
         if method is None:
@@ -147,6 +158,12 @@ class Reader:
         return tuple(self.value(scope, one, depth) for one in node.elts)
 
     _list = _tuple
+
+    def _listcomp(self, scope: Scope, node: ast.ListComp, depth: int) -> Any:
+        made, every = Described(), [self.length(self.value(scope, one.iter, depth)) for one in node.generators]
+        if None not in every and not any(one.ifs for one in node.generators):
+            made.length = math.prod(one or 0 for one in every)
+        return made
 
     def _dict(self, scope: Scope, node: ast.Dict, depth: int) -> Any:
         return {key.value: self.value(scope, value, depth) for key, value in zip(node.keys, node.values, strict=False)
@@ -201,8 +218,6 @@ class Reader:
 
     def _name(self, scope: Scope, node: ast.Name, depth: int) -> Any:
         name = node.id
-        if (scope.body, name) in self.given:
-            return self.given[scope.body, name]
         if scope.function is None:
             return self._of_module(scope, name, depth)
         given = scope.file.assigned(scope.function).get(name, [])
@@ -237,7 +252,7 @@ class Reader:
         """What the caller passed for a parameter, or its default."""
         function, call, caller = scope.function, scope.call, scope.caller
         args: ast.arguments = function.args  # type: ignore[union-attr]
-        if call is None and caller is None and getattr(function, "name", "") == "__init__":
+        if call is None and caller is None:
             call, caller = self._made(scope)
         if call is None or caller is None:
             return UNKNOWN
@@ -267,9 +282,9 @@ class Reader:
         return self.value(Scope(scope.file, None, scope.space), defaults[name], depth) if name in defaults else UNKNOWN
 
     def _made(self, scope: Scope) -> tuple[ast.Call | None, Scope | None]:
-        """The only call of this __init__'s class in its file."""
-        owner = scope.file.owner(scope.function) if scope.function is not None else None
-        names = {owner.name} if owner is not None else set()
+        """The only call of this function, or of this __init__'s class, in its file."""
+        owner, name = scope.file.owner(scope.function or scope.file.tree), getattr(scope.function, "name", "")
+        names = {owner.name if owner is not None and name == "__init__" else name}
         names |= {one.name for one in scope.file.classes.values() if any(last(base) in names for base in one.bases)}
         calls = [node for node in ast.walk(scope.file.tree) if isinstance(node, ast.Call) and last(node.func) in names]
         if len(calls) != 1:
@@ -333,6 +348,8 @@ class Reader:
             base = self.value(scope, node.func.value, depth)
             if name == "size" and type(base) is Described:
                 return base["shape"][self.value(scope, node.args[0], depth)]
+            if name in _AS_BEFORE and (type(base) is range or "shape" in base):
+                return base
             if name == "get" and _is_table(base):
                 args = [self.value(scope, one, depth) for one in node.args]
                 return base.get(*args) if plain(*args[:1]) else UNKNOWN
@@ -354,9 +371,7 @@ class Reader:
                 returns = [one for one in own(function) if isinstance(one, ast.Return)]
                 if len(returns) == 1 and scope.file.owner(function) is None:
                     return self.value(Scope(scope.file, function, scope.space, 0, scope, node), returns[0].value, depth)
-            if name == "dict" or name[:1].isupper():
-                return MadeOf(node, scope)
-        return UNKNOWN
+        return MadeOf(node, scope) if name == "dict" or name[:1].isupper() else UNKNOWN
 
     def _part(self, base: Any, name: str, depth: int) -> Any:
         """An attribute of a value."""
@@ -365,7 +380,8 @@ class Reader:
         if type(base) is MadeOf:
             return self._of_made(base, name, depth)
         value = base.get(name, UNKNOWN) if isinstance(base, dict) else UNKNOWN
-        return UNKNOWN if type(value) is bool and "works" in getattr(base, "kinds", ()) else value
+        moves = "works" in getattr(base, "kinds", ()) and (self.still or type(value) is bool)
+        return UNKNOWN if moves else value
 
     def _of_made(self, made: MadeOf, name: str, depth: int) -> Any:
         """An attribute of a new object: passed by name, set by its __init__, or its class's default."""

@@ -172,6 +172,7 @@ def _back(state: JobState, inputs: Inputs, leader: Rank) -> JobState:
     result = statement(
         "unload_works",
         **same,
+        restarts=leader.restarts,
         step_stated=leader.start_known,
         save_s=known.save_s,
         saved_b=known.saved_b,
