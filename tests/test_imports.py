@@ -145,7 +145,7 @@ INSIDE = {
     f"{CLIENT}.frameworks": {f"{CLIENT}.{name}" for name in ("api", "checkpoint", "detection", "marker", "readonly")},
     f"{CLIENT}.train": {f"{CLIENT}.{name}" for name in ("api", "checkpoint", "device", "prediction")},
     f"{CLIENT}.hooks": {
-        f"{CLIENT}.{name}" for name in ("api", "around", "detection", "device", "frameworks", "marker")
+        f"{CLIENT}.{name}" for name in ("api", "around", "detection", "device", "frameworks", "marker", "readonly")
     },
     f"{CLIENT}.sitecustomize": {f"{CLIENT}.hooks", f"{CLIENT}.detection"},
     POWER: set(),

@@ -12,11 +12,12 @@ import itertools
 import math
 import sys
 import time
+import weakref
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from carbontui.client.detection import sight, work
 from carbontui.client.detection.places import Chain, Stream, displays, key_of, schedules, watch
-from carbontui.client.readonly import attributes, is_number
+from carbontui.client.readonly import attributes, is_number, name_of, of_class
 
 FROM_STEPS = 3
 """Steps needed to see whether a schedule or a progress bar advances with the steps."""
@@ -162,7 +163,7 @@ class Detector:
             self.stage, self.stage_from, self.stages = nest.key, begun, self.stages + 1
         unsure, self.led = unsure and self.led == nest.key, self.led if unsure else nest.key
         known = values if [one.name for one in nest.counters] == [name for _, name in watch.globals] else ()
-        spaces = {dict.get(place.space, "__name__"): place.space for place in chain}
+        spaces = {place.module: place.space for place in chain}
         watch.globals = tuple((spaces[one.module], one.name) for one in nest.counters)
         self.passes = None
         depth, at = len(nest.loops), 0
@@ -264,13 +265,13 @@ class Detector:
 
     def _bars(self, steps: int) -> Iterator[work.TotalClaim]:
         """From progress bars that advance with the steps, or with the passes; one of a single pass is restarted."""
-        tqdm = vars(sys.modules["tqdm.std"])["tqdm"] if "tqdm.std" in sys.modules else None
-        bars = map(attributes, list(getattr(tqdm, "_instances", ())))
+        tqdm = attributes(sys.modules.get("tqdm.std")).get("tqdm")
+        bars = of_class(tqdm, "_instances") if issubclass(type(tqdm), type) else None
+        bars = map(attributes, list(bars) if type(bars) is weakref.WeakSet else ())
         found = [(one.get("n"), one.get("total"), "tqdm(total=)") for one in bars]
-        for ref in displays:
-            display = ref()
-            tasks = display.tasks if display is not None else ()
-            found += [(one.completed, one.total, "rich's progress") for one in tasks]
+        for ref in list(displays):
+            tasks = map(attributes, list(dict.values(attributes(ref()).get("_tasks", {}))))
+            found += [(one.get("completed"), one.get("total"), "rich's progress") for one in tasks]
         passes = self._shown_passes()
         found = [one for one in found if is_number(one[0]) and is_number(one[1]) and one[1] > 1]
         for (done, total, source), (inside, each, _) in itertools.permutations(found, 2):
@@ -285,10 +286,10 @@ class Detector:
     def _schedules(self, steps: int) -> Iterator[work.TotalClaim]:
         """From learning rate schedules that advance with the steps, or with the passes."""
         passes = self._shown_passes()
-        for ref in schedules:
+        for ref in list(schedules):
             schedule = ref()
             for name, told in _ends(schedule) if schedule is not None else ():
-                source, done = f"{type(schedule).__name__}({name}=)", int(attributes(schedule)["last_epoch"])
+                source, done = f"{name_of(type(schedule))}({name}=)", attributes(schedule)["last_epoch"]
                 if abs(done - steps) <= max(2, steps // 20) and not self._one_pass(told):
                     yield work.TotalClaim("schedule", float(told), source, steps)
                 elif passes is not None and passes.begun > 1 and done == passes.begun - 1:
@@ -313,7 +314,7 @@ def _passes(stream: Stream, steps: int, share: int, replaced: bool) -> Optional[
     another phase, that begin at the same line."""
     marks, lengths = list(stream.marks), list(stream.lengths)
     whole = [after - before for before, after in zip(marks, marks[1:])]
-    drawn, here = getattr(stream.iterator(), "_num_yielded", 0), steps - marks[-1]
+    drawn, here = stream.drawn or 0, steps - marks[-1]
     made = [one for one in whole if one > 0]
     if not made:
         if stream.length is None or here < FROM_STEPS:
@@ -337,9 +338,9 @@ def _ends(schedule: Any) -> List[Tuple[str, int]]:
     """The last steps that a schedule names, by the names."""
     own_, last_step = attributes(schedule), "num_training_steps"
     named = [(name, own_.get(name)) for name in ("total_steps", "T_max")]
-    chosen = [one for one in own_.get("lr_lambdas", ()) if type(one) is functools.partial]
+    chosen = [one for one in list.__iter__(own_.get("lr_lambdas", [])) if type(one) is functools.partial]
     named += [(last_step, one.keywords.get(last_step)) for one in chosen]
-    return [(name, end) for name, end in named if type(end) is int and 1 < end < work.COUNT_MAX]
+    return [one for one in named if type(one[1]) is type(own_["last_epoch"]) is int and 1 < one[1] < work.COUNT_MAX]
 
 
 detector = Detector()

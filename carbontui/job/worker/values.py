@@ -54,7 +54,7 @@ class Described(dict[Any, Any]):
     length: int | None = None
     truth: bool | None = None
     kinds: Sequence[str] = ()
-    """table, module, callable, works: its methods may turn its switches."""
+    """table, module, callable; methods of anything but a table may turn its switches."""
 
 
 def value_of(given: Any) -> Any:
@@ -365,7 +365,7 @@ class Reader:
         if type(base) is MadeOf:
             return self._of_made(base, name, depth)
         value = base.get(name, UNKNOWN) if isinstance(base, dict) else UNKNOWN
-        return UNKNOWN if type(value) is bool and "works" in getattr(base, "kinds", ()) else value
+        return UNKNOWN if type(value) is bool and "table" not in getattr(base, "kinds", ("table",)) else value
 
     def _of_made(self, made: MadeOf, name: str, depth: int) -> Any:
         """An attribute of a new object: passed by name, set by its __init__, or its class's default."""
