@@ -50,8 +50,8 @@ def quiesce() -> None:
 
 def capturing() -> bool:
     """True while this thread's CUDA stream records a graph: nothing runs, and waiting for the device would fail."""
-    asks = loaded("torch.cuda", "is_current_stream_capturing") if loaded("torch.cuda", "_initialized") else None
-    return asks is not None and bool(asks())
+    cuda = sys.modules.get("torch.cuda")  # as `loaded`, at every boundary
+    return type(cuda) is ModuleType and cuda._initialized and bool(cuda.is_current_stream_capturing())
 
 
 def trace(how: Any) -> Any:
