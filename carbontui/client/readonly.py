@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 BUILTIN = ("builtins", "collections", "numpy")
 """Modules whose classes in C answer for what is derived from them, too, without code of a script's."""
-above, _names, _module, name_of = (
+above, names, _module, name_of = (
     type.__dict__[name].__get__ for name in ("__mro__", "__dict__", "__module__", "__name__")
 )
 _told: Dict[int, Tuple[Any, int]] = {}
@@ -22,12 +22,7 @@ _told: Dict[int, Tuple[Any, int]] = {}
 
 def of_class(kind: Any, name: str) -> Any:
     """What a class has by this name, or one above it, whatever its own class answers; unbound, None for nothing."""
-    return next((_names(one)[name] for one in above(kind) if name in _names(one)), None)
-
-
-def names_of_class(kind: Any) -> Any:
-    """All names that a class has."""
-    return {name for one in above(kind) for name in _names(one) if type(name) is str}
+    return next((names(one)[name] for one in above(kind) if name in names(one)), None)
 
 
 def module_of(kind: Any) -> str:
@@ -49,7 +44,7 @@ def is_of(kind: Any, *libraries: str) -> bool:
 def attributes(value: Any) -> Any:
     """The attributes of an object itself, whatever its class does where one is read."""
     for one in above(type(value)):
-        slot = _names(one).get("__dict__")
+        slot = names(one).get("__dict__")
         if one_of(type(slot), GetSetDescriptorType, MemberDescriptorType):
             return named(slot.__get__(value))
     return {}

@@ -181,7 +181,8 @@ def _attributes(value: Any, words: FrozenSet[str]) -> Iterator[Tuple[str, Any]]:
         yield "shape", tuple(value.shape)
     elif library not in ("builtins", "omegaconf") or (kind is ModuleType and not _known(value)) or kind is type:
         above = value if issubclass(kind, type) else kind
-        for name in words.intersection({*own, *readonly.names_of_class(above)}):
+        theirs = (name for one in readonly.above(above) for name in readonly.names(one) if type(name) is str)
+        for name in words.intersection({*own, *theirs}):
             one = own[name] if name in own else of_class(above, name)
             if of_class(type(one), "__get__") is None or issubclass(type(one), type):
                 yield name, one
