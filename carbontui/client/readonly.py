@@ -16,7 +16,7 @@ BUILTIN = ("builtins", "collections", "numpy")
 above, names, _module, name_of = (
     type.__dict__[name].__get__ for name in ("__mro__", "__dict__", "__module__", "__name__")
 )
-_told: Dict[int, Tuple[Any, int]] = {}
+_lengths: Dict[int, Tuple[Any, int]] = {}
 """Lengths that objects were told, by their id, with a reference that ends with them."""
 
 
@@ -85,7 +85,7 @@ def _length(value: Any, promised: bool) -> Optional[int]:
             return value.shape[0]  # type: ignore[no-any-return]
     if type(asks) is not FunctionType or not str.startswith(asks.__module__, "torch.utils.data."):
         return None
-    held, name, told = attributes(value), asks.__qualname__, _told.get(id(value), (None, None))[1]
+    held, name, told = attributes(value), asks.__qualname__, _lengths.get(id(value), (None, None))[1]
     if name == "DataLoader.__len__":
         if held["_dataset_kind"]:
             return told if promised else None
@@ -103,23 +103,23 @@ def _length(value: Any, promised: bool) -> Optional[int]:
     return told if found is None else found
 
 
-def _keep(value: Any, found: int) -> None:
+def _keep(value: Any, length: int) -> None:
     """Not among its attributes: a script may list them, or write them down."""
-    at, drop = id(value), _told.pop
-    if type(found) is int and found:
-        _told[at] = weakref.ref(value, lambda _: drop(at, None)), found
+    at, drop = id(value), _lengths.pop
+    if type(length) is int and length:
+        _lengths[at] = weakref.ref(value, lambda _: drop(at, None)), length
 
 
 def listen(module: Any) -> None:
     """torch.utils.data.dataloader has been imported: what its classes are told from now on is kept."""
     random = module.RandomSampler
-    after(module.DataLoader, "__len__", lambda found, self: _keep(self, found))
-    random.num_samples = property(heard(random.num_samples.fget, lambda found, self: _keep(self, found)))
+    after(module.DataLoader, "__len__", lambda length, self: _keep(self, length))
+    random.num_samples = property(followed_by(random.num_samples.fget, lambda length, self: _keep(self, length)))
     hint = operator.length_hint
     after(module.SequentialSampler, "__iter__", lambda made, self: _keep(self, hint(made, 0)))
 
 
-def heard(inner: Any, take: Callable[..., Any]) -> Any:
+def followed_by(inner: Any, take: Callable[..., Any]) -> Any:
     """A function after which `take` gets its result and arguments; what that raises is ignored."""
 
     @functools.wraps(inner)
@@ -133,7 +133,7 @@ def heard(inner: Any, take: Callable[..., Any]) -> Any:
 
 
 def after(owner: Any, name: str, take: Callable[..., Any]) -> None:
-    """From now on that function of `owner` is `heard`."""
+    """From now on that function of `owner` is followed by `take`."""
     inner = vars(owner)[name]
-    call = heard(inner.__func__ if isinstance(inner, (staticmethod, classmethod)) else inner, take)
+    call = followed_by(inner.__func__ if isinstance(inner, (staticmethod, classmethod)) else inner, take)
     setattr(owner, name, staticmethod(call) if isinstance(inner, staticmethod) else call)

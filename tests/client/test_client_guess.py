@@ -369,18 +369,18 @@ def test_a_resolver_of_the_script_is_not_run(launch, finish):
 
 def test_a_bar_that_is_over_stands_until_a_step_is_made_without_it(monkeypatch):
     task = SimpleNamespace(completed=50, total=200)
-    display = SimpleNamespace(_tasks={0: task})
+    display = SimpleNamespace(_tasks=(tasks := {0: task}))
     monkeypatch.setattr(guess, "displays", [lambda: display])
     monkeypatch.setattr(guess, "watch", watch := places.Watch())
     watch.observe = 50, (), (), False
     detector = guess.Detector()
     assert answered(detector, 50).likely == 200
-    display._tasks = {}  # an evaluation, or the end
+    tasks.clear()  # an evaluation, or the end
     assert [detector.total(60).likely for _ in range(3)] == [200, 200, 200]
     assert detector.total(61) is None
-    display._tasks, task.completed = {0: task}, 200
+    tasks[0], task.completed = task, 200
     assert detector.total(200).likely == 200
-    display._tasks = {}
+    tasks.clear()
     assert detector.total(200).likely == 200 and detector.total(204) is None
 
 
