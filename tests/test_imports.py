@@ -147,7 +147,7 @@ INSIDE = {
     f"{CLIENT}.frameworks": {f"{CLIENT}.{name}" for name in ("api", "checkpoint", "detection", "marker", "readonly")},
     f"{CLIENT}.train": {f"{CLIENT}.{name}" for name in ("api", "checkpoint", "device", "prediction")},
     f"{CLIENT}.hooks": {
-        f"{CLIENT}.{name}" for name in ("around", "detection", "device", "frameworks", "marker", "process")
+        f"{CLIENT}.{name}" for name in ("around", "detection", "device", "frameworks", "marker", "process", "readonly")
     },
     f"{CLIENT}.sitecustomize": {f"{CLIENT}.hooks", f"{CLIENT}.detection"},
     POWER: set(),

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+from types import ModuleType
 from typing import Any, Optional, Tuple, Union
 
 
-def loaded_torch() -> Optional[Any]:
-    return sys.modules.get("torch")
+def loaded(name: str, part: str) -> Optional[Any]:
+    """A part of a library, if the script has loaded that: a module that loads itself when it is asked is left alone."""
+    module = sys.modules.get(name)
+    return vars(module).get(part) if type(module) is ModuleType else None
 
 
 def _cuda() -> Optional[Any]:
-    cuda = getattr(loaded_torch(), "cuda", None)
+    cuda = loaded("torch", "cuda")
     return cuda if cuda is not None and cuda.is_initialized() else None
 
 
@@ -25,9 +28,9 @@ def _used(cuda: Any) -> Tuple[int, ...]:
 def quiesce() -> None:
     """Wait until the devices this process uses have finished all launched work. Errors are left to the script."""
     try:
-        jax = sys.modules.get("jax")
-        if jax is not None:
-            jax.block_until_ready(jax.live_arrays())
+        ready, arrays = loaded("jax", "block_until_ready"), loaded("jax", "live_arrays")
+        if ready is not None and arrays is not None:
+            ready(arrays())
         cuda = _cuda()
         if cuda is not None:
             for index in _used(cuda):
@@ -38,14 +41,14 @@ def quiesce() -> None:
 
 def capturing() -> bool:
     """True while this thread's CUDA stream records a graph: nothing runs, and waiting for the device would fail."""
-    cuda = sys.modules.get("torch.cuda")
-    return cuda is not None and getattr(cuda, "_initialized", False) and bool(cuda.is_current_stream_capturing())
+    cuda = sys.modules.get("torch.cuda")  # as `loaded`, at every boundary
+    return type(cuda) is ModuleType and cuda._initialized and bool(cuda.is_current_stream_capturing())
 
 
 def trace(how: Any) -> Any:
     """How torch.compile treats the frames of this thread from now on, None for not at all; returns how it did. In a
     step that it traces, it would compile what a boundary calls of the standard library, too."""
-    put = getattr(sys.modules.get("torch._C._dynamo.eval_frame"), "set_eval_frame", None)
+    put = loaded("torch._C._dynamo.eval_frame", "set_eval_frame")
     return put(how) if put is not None else None
 
 
@@ -69,7 +72,7 @@ def devices() -> Tuple[str, ...]:
 def distributed() -> Optional[Any]:
     """torch.distributed with its process group up, or None."""
     try:
-        module = getattr(loaded_torch(), "distributed", None)
+        module = loaded("torch", "distributed")
         return module if module is not None and module.is_available() and module.is_initialized() else None
     except Exception:
         return None

@@ -18,6 +18,7 @@ from carbontui.client import device, marker
 from carbontui.client.around import around
 from carbontui.client.detection.places import chain, key_of, watch
 from carbontui.client.process import gate
+from carbontui.client.readonly import after
 
 STALE_AFTER = 64
 """After this many boundaries of others without one of the leading optimizer, another one leads."""
@@ -126,7 +127,7 @@ class BackwardPasses:
             if not stepped:
                 if self.optimizer:
                     return
-                calls = (one for one in chain() if not str(one.space.get("__name__")).startswith("torch."))
+                calls = (one for one in chain() if not one.module.startswith("torch."))
                 place = next((key_of((one,)) for one in calls), None)
                 self.place = self.place or place
                 if place != self.place:
@@ -144,21 +145,16 @@ passes = BackwardPasses()
 
 def on_gradients() -> None:
     """torch.optim is being imported: gradients are followed until an optimizer has stepped after them."""
-    autograd = sys.modules.get("torch.autograd")
-    inner = getattr(autograd, "_engine_run_backward", None)
-    if inner is None:
-        return
+    autograd: Any = sys.modules["torch.autograd"]
+    inner = autograd._engine_run_backward  # none in another version, which is not followed
 
-    @functools.wraps(inner)
-    def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
-        result = inner(*args, **kwargs)
+    def ran(_: Any, *args: Any, **kwargs: Any) -> None:
         if leader._ref() is not None:
-            autograd._engine_run_backward = inner  # type: ignore[union-attr]
+            autograd._engine_run_backward = inner
         elif kwargs.get("accumulate_grad"):
             passes.ended()
-        return result
 
-    autograd._engine_run_backward = _engine_run_backward  # type: ignore[union-attr]
+    after(autograd, "_engine_run_backward", ran)
 
 
 def on_optimizer(module: Any) -> None:
@@ -173,14 +169,7 @@ def on_optimizer(module: Any) -> None:
         passes.optimizer = True
         return around(plain(func), _boundary)
 
-    loads = module.Optimizer.load_state_dict
-
-    @functools.wraps(loads)
-    def load_state_dict(*args: Any, **kwargs: Any) -> Any:
-        watch.resumed = True
-        return loads(*args, **kwargs)
-
-    module.Optimizer.load_state_dict = load_state_dict
+    after(module.Optimizer, "load_state_dict", lambda *args, **kwargs: setattr(watch, "resumed", True))
     classes = [module.Optimizer]
     for kind in classes:  # those with instances already, where a job begins in the middle of a script
         classes += kind.__subclasses__()

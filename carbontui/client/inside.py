@@ -24,7 +24,7 @@ BEGIN_S = 60.0
 CLOSED_S = 10.0
 """The longest wait for its account to be closed."""
 NAMES = ("CARBONTUI_SOCKET", "CARBONTUI_JOB")
-FIGURES = ("measured_at", "state", "energy_gpu_kwh", "energy_wall_kwh", "gco2_g", "avoided_g")
+FIGURES = ("measured_at", "state", "energy_gpu_kwh", "energy_wall_kwh", "gco2_g", "avoided_g", "cost", "currency")
 
 
 class ScriptJob:
@@ -93,12 +93,14 @@ class ScriptJob:
             return
         place, self._place = self._place, {}
         atexit.unregister(self.end)
+        due = time.monotonic() + CLOSED_S
+        while not api.gate.connected and time.monotonic() < due:  # the part may be shorter than its monitor's start
+            time.sleep(0.05)
         with contextlib.suppress(Exception):
             process.leave()
-        for name, value in self._before.items():
+        for name in self._before:
             os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+        os.environ.update((name, value) for name, value in self._before.items() if value is not None)
         body = {"start_time": device.start_time(), "code": int(failed), "lives": True}
         with contextlib.suppress(OSError):
             path = os.path.join(place["dir"], f"ended-{os.getpid()}.json")
@@ -119,9 +121,8 @@ def _account(directory: str) -> Dict[str, Any]:
                 final = json.load(file)
             if final.get("exit") is not None:
                 cost = final.get("cost") or {}
-                values = {name: final.get(name) for name in FIGURES}
-                values.update(cost=cost.get("value"), currency=cost.get("currency"))
-                return {name: one for name, one in values.items() if one is not None}
+                final.update(cost=cost.get("value"), currency=cost.get("currency"))
+                return {name: final[name] for name in FIGURES if final.get(name) is not None}
         time.sleep(0.05)
     return {}
 

@@ -178,7 +178,7 @@ def _explain_no_input():
             )
 
     if "CARBONTUI_NO_INPUT" in os.environ:
-        sys.excepthook = explained
+        sys.excepthook = sys.__excepthook__ = explained  # a script may ask whether it is another
 
 
 def _end_quietly():

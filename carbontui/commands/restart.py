@@ -14,6 +14,7 @@ from carbontui.commands import run
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, any_jobs, refused
 from carbontui.job.files import store
+from carbontui.job.keeper.command import count_first
 from carbontui.job.life import launch
 from carbontui.job.life import restart as restarting
 from carbontui.job.terms import spec
@@ -103,13 +104,14 @@ def begin(pid: int, options: tuple[str, ...]) -> None:
     with refused("", launch.LaunchError):
         chosen = run.options_of(command, given) | {"spool": False, "inside": True}
         place = launch.claim(launch.checked_name(name) if name else "", command, numbered=True)
-        job = spec.Options(**place, created_s=time.time(), commit=launch.commit(command, chosen["cwd"]), **chosen)
-        directory = Path(job.dir)
+        commit, directory = launch.commit(command, chosen["cwd"]), Path(place["dir"])
         with launch.undone(directory):
+            job = spec.Options(**place, created_s=time.time(), commit=commit, **chosen)
             paths.private_dir(Path(job.socket).parent)
             spec.save(job)
+            count_first(job.dir)
             Path(job.log).write_text("carbontui: begun inside a script, whose output is where it writes it\n")
             keeper = restarting.again(directory, "running", child=(pid, start)) | {"environment": dict(os.environ)}
-            launch.run_keeper(keeper)
-    answer = {"job": job.job, "dir": job.dir, "socket": job.socket, "keeper": spec.stop_socket(job.socket)}
-    click.echo(json.dumps(answer))
+            launch.spawn_keeper(keeper)  # the script goes on at once, as a command does, which is what is accounted for
+    click.echo(json.dumps({**place, "keeper": spec.stop_socket(job.socket)}))
+    os._exit(0)  # it waits: all that a Python does at its end would be the script's time

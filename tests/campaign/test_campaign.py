@@ -7,11 +7,19 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import alone
 import campaign
 import damaged_files
 import energy
 
 SEED = 7
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("terminal", [False, True], ids=["headless", "terminal"])
+@pytest.mark.parametrize("name", alone.CONDITIONS)
+def test_a_command_leaves_the_same_as_alone(name, terminal, house):
+    assert alone.compared(house, name, terminal=terminal) == []
 
 
 @pytest.mark.timeout(180)

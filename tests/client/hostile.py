@@ -3,21 +3,24 @@
 Run alone and under the hook, the output is the same: nothing of theirs was asked that the training does not ask."""
 
 import argparse
+import asyncio
 import collections
+import concurrent.futures
 import hashlib
 import os
 import random
 import sys
 import types
 
+import numpy
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, Sampler, TensorDataset
 
-calls = collections.Counter()
+calls, thread = collections.Counter(), concurrent.futures.ThreadPoolExecutor(1)
 
 
 def count(one, name):
-    calls[f"{type(one).__name__}.{name}"] += 1
+    calls[f"{one if type(one) is str else type.__getattribute__(type(one), '__name__')}.{name}"] += 1
     torch.rand(1), random.random()
 
 
@@ -164,9 +167,9 @@ class Lazy(types.ModuleType):
         calls[f"lazy {name}"] += 1
         raise AttributeError(name)
 
-    @property
-    def tqdm(self):
-        calls["lazy property"] += 1
+    def __getattribute__(self, name):
+        calls[f"lazy {name}"] += 1
+        return super().__getattribute__(name)
 
 
 class Number(int):
@@ -189,16 +192,234 @@ class Number(int):
         return int.__hash__(self)
 
 
-class Rate(torch.optim.lr_scheduler.CosineAnnealingLR):
+class Rate(Watched, torch.optim.lr_scheduler.CosineAnnealingLR):
     def __getattr__(self, name):
         calls[f"rate {name}"] += 1
         raise AttributeError(name)
 
 
-class Sgd(torch.optim.SGD):
+class Sgd(Watched, torch.optim.SGD):
     def __repr__(self):
         calls["repr"] += 1
         return "?"
+
+
+class Meta(type):
+    """Classes that answer, too."""
+
+    def __getattribute__(cls, name):
+        count("class", name)
+        return super().__getattribute__(name)
+
+    def __eq__(cls, other):
+        count("class", "eq")
+        return cls is other
+
+    def __hash__(cls):
+        count("class", "hash")
+        return 1
+
+    def __instancecheck__(cls, one):
+        count("class", "instance")
+        return super().__instancecheck__(one)
+
+    __subclasscheck__ = __instancecheck__
+    __module__ = __name__ = property(lambda cls: count("class", "name") or "numpy")
+
+
+class Metal(Dataset, metaclass=Meta):
+    def __len__(self):
+        count("metal", "len")
+        return 8
+
+    def __getitem__(self, at):
+        return torch.full((4,), float(at))
+
+
+class Disguised(Data):
+    """Of another class, if that is asked for; and what it holds, too."""
+
+    @property
+    def __class__(self):
+        count("disguised", "class")
+        return Data
+
+    @property
+    def __dict__(self):
+        count("disguised", "dict")
+        return {"num_samples": 8, "limit": 3}
+
+
+class Answer:
+    def __get__(self, one, owner):
+        count("descriptor", "get")
+        return lambda: 8
+
+    def __getattr__(self, name):
+        count("descriptor", name)
+        raise AttributeError(name)
+
+
+class Described(Data):
+    __len__ = __module__ = shape = limit = Answer()
+
+
+class Own_names(dict):
+    """Holds the attributes of an object."""
+
+    def __getitem__(self, key):
+        count("names", "item")
+        return super().__getitem__(key)
+
+    def _asked(self, *args):
+        count("names", "asked")
+        return ()
+
+    get = items = keys = values = copy = __iter__ = _asked
+
+
+class Bunch(Own_names):
+    def __init__(self):
+        self.__dict__ = self
+        self.rounds, self.limit = 3, Hostile()
+
+
+class BunchData(Data):
+    def __init__(self):
+        self.__dict__ = Bunch()
+        dict.__setitem__(object.__getattribute__(self, "__dict__"), Hostile(), 1)
+
+
+class Rows(numpy.ndarray):
+    def __len__(self):
+        count("rows", "len")
+        return super().__len__()
+
+    def __array_finalize__(self, made):
+        count("rows", "finalize")
+
+    shape = property(lambda self: count("rows", "shape") or numpy.ndarray.shape.__get__(self))
+
+
+class Arrays(Data):
+    """Numbers and arrays to whoever wants some."""
+
+    def __array__(self, *args, **kwargs):
+        count("array", "array")
+        return numpy.ones(8)
+
+    def __index__(self):
+        count("array", "index")
+        return 8
+
+    __int__ = __float__ = __complex__ = __abs__ = __trunc__ = __length_hint__ = __index__
+
+
+class Tensors(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, kinds, args=(), kwargs=None):
+        count("tensor", func.__name__)
+        return super().__torch_function__(func, kinds, args, kwargs or {})
+
+
+class Mode(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func, kinds, args=(), kwargs=None):
+        count("mode", func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+class Moded(Wrapped):
+    def __iter__(self):
+        with Mode():
+            yield from DataLoader(TensorDataset(torch.ones(8, 4)), 2)
+
+
+class Anew(Wrapped):
+    """Another loader for each pass, whose end is told."""
+
+    def __iter__(self):
+        loader = Loader(TensorDataset(torch.ones(8, 4)), 2)
+        self.end = torch.utils.data.dataloader.weakref.ref(loader, lambda ref: count("end", "called"))
+        iterator = iter(loader)
+        del loader
+        yield from iterator
+        del iterator
+        count("seen", f"after {calls['end.called']}")
+
+
+class Apart(DataLoader):
+    def _get_iterator(self):
+        return Batched(super()._get_iterator())
+
+
+class Batched(Hostile):
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __iter__(self):
+        count(self, "iter")
+        return self
+
+    def __next__(self):
+        return next(self.inner)
+
+
+class Later(Wrapped):
+    """Batches of a coroutine."""
+
+    async def __aiter__(self):
+        for one in torch.ones(4, 2, 4):
+            await asyncio.sleep(0)
+            yield one
+
+    def __iter__(self):
+        async def every():
+            return [one async for one in self]
+
+        yield from asyncio.run(every())
+
+
+class Failing(Data):
+    """Without a length at times."""
+
+    def __len__(self):
+        count(self, "len")
+        print("a length", file=sys.stderr, flush=True)
+        if calls["Failing.len"] % 2 == 0:
+            raise TypeError
+        return 8
+
+
+class Few(collections.UserList):
+    """A list of the library's, around what is not."""
+
+    def __init__(self):
+        self.data = Lists(torch.ones(8, 4))
+
+
+Pair = collections.namedtuple("Pair", "limit total")
+
+
+class Pairs(Pair):
+    def __iter__(self):
+        count(self, "iter")
+        return super().__iter__()
+
+    def __getattribute__(self, name):
+        count("pairs", name)
+        return super().__getattribute__(name)
+
+
+class Handed(Hostile, argparse.ArgumentParser):
+    """Whose options are a tuple of its own."""
+
+    def __bool__(self):
+        return True
+
+
+space = {"Data": Data}
+exec("class Nameless(Data): pass", space)
+Said = type("Tensor", (Data,), {"__module__": "torch"})
 
 
 def together(rows):
@@ -225,14 +446,37 @@ KINDS = {
     "a watched data set": lambda: DataLoader(WatchedData(torch.ones(8, 4)), 2, True),
     "a watched sampler": lambda: DataLoader(data, 2, sampler=WatchedSampler(data)),
     "a watched loader": lambda: WatchedLoader(data, 2),
+    "a class that answers": lambda: DataLoader(Metal(), 2, shuffle=True),
+    "a class in disguise": lambda: DataLoader(Disguised(), 2),
+    "a class of descriptors": lambda: DataLoader(Described(), 2, sampler=range(8)),
+    "a class of no module": lambda: DataLoader(space["Nameless"](), 2),
+    "a class of torch's, by its name": lambda: DataLoader(Said(), 2),
+    "a data set with names of its own": lambda: DataLoader(BunchData(), 2),
+    "a data set without a length at times": lambda: DataLoader(Failing(), 2, sampler=range(8)),
+    "an array": lambda: DataLoader(numpy.ones((8, 4), "float32").view(Rows), 2),
+    "an array if wanted": lambda: DataLoader(Arrays(), 2),
+    "a tensor": lambda: DataLoader(TensorDataset(torch.ones(8, 4).as_subclass(Tensors)), 2),
+    "a list around another": lambda: DataLoader(Few(), 2),
+    "a size": lambda: DataLoader(data, Number(2), drop_last=True),
+    "a loader in a mode": lambda: Moded(None),
+    "a loader for each pass": lambda: Anew(None),
+    "a loader with an iterator of its own": lambda: Apart(data, 2),
+    "an asynchronous loader": lambda: Later(None),
     "a thing": Hostile,
     "a generator": lambda: (torch.ones(2, 4) for _ in range(4)),
 }
 args = argparse.ArgumentParser().parse_known_args([], Args())[0]
 watched = argparse.ArgumentParser().parse_known_args([], WatchedArgs())[0]
+bunch = argparse.ArgumentParser().parse_known_args([], Bunch())[0]
 config = {"epochs": Hostile(), "steps": Number(3), Hostile(): 1}
 hidden, switch, EPOCHS = Hostile(), Hostile(), Number(3)
 args.rounds = EPOCHS
+metal, described, disguised, apart, few = Metal(), Described(), Disguised(), BunchData(), Few()
+view, maps, pair = types.MappingProxyType(Own_names(limit=3)), collections.ChainMap(Own_names(limit=3)), Pairs(3, 4)
+rows, tensor, arrays = numpy.ones(8).view(Rows), torch.ones(8).as_subclass(Tensors), Arrays()
+round_and_round = [1]
+round_and_round.append(round_and_round)
+kinds = Metal
 
 
 class Trainer(Hostile):
@@ -244,6 +488,7 @@ class Trainer(Hostile):
     def fit(self, model, optimizer, rate):
         done = 0
         for _ in range(args.rounds):
+            # named, so that they are looked at: metal, described, disguised, apart, few, view, maps, pair, rows, kinds
             for batch in self.loader:
                 rows = batch.rows if isinstance(batch, Batch) else batch[0] if isinstance(batch, list) else batch
                 rows = rows if isinstance(rows, torch.Tensor) else torch.ones(2, 4)
@@ -261,12 +506,18 @@ def look():
     """Under the hook: what its thread does about once a second, here after each step."""
     if "carbontui.client.pausing.link" in sys.modules:
         from carbontui.client.api import gate
-        from carbontui.client.detection import guess
 
         gate.counter.watch()
-        guess.detector.total(gate.counter.done())
-        guess.detector.sighting()
-        guess.detector.unsent()
+        gate.quiesce()
+        thread.submit(looked, gate.counter.done()).result()
+
+
+def looked(done):
+    from carbontui.client.detection import guess
+
+    guess.detector.whole(done)
+    guess.detector.sighting()
+    guess.detector.unsent()
 
 
 def main():
@@ -274,7 +525,7 @@ def main():
     if rank >= 0:
         torch.distributed.init_process_group("gloo")
     Sgd(torch.nn.Linear(1, 1).parameters(), 0.01)  # torch imports the rest of itself
-    sys.modules.update({name: Lazy(name) for name in ("tqdm", "rich.progress", "omegaconf")})
+    sys.modules.update({name: Lazy(name) for name in ("tqdm", "tqdm.std", "rich.progress", "omegaconf", "jax")})
     for name, made in KINDS.items():
         torch.manual_seed(7), random.seed(7)
         calls.clear()
@@ -282,7 +533,12 @@ def main():
         if rank >= 0:
             model = torch.nn.parallel.DistributedDataParallel(model)
         optimizer = Sgd(model.parameters(), 0.01)
-        Trainer(made()).fit(model, optimizer, Rate(optimizer, 9))
+        loader = made()
+        Trainer(loader).fit(model, optimizer, Rate(optimizer, 9))
+        for held in (loader, getattr(loader, "sampler", loader), getattr(loader, "dataset", loader)):
+            calls[f"attributes of {object.__repr__(held).partition(' object')[0]}"] += len(
+                getattr(held, "__dict__", ())
+            )
         state = hashlib.sha1(repr((torch.get_rng_state().tolist(), random.getstate())).encode()).hexdigest()[:8]
         weights = sum(p.sum() for p in model.parameters()).item().hex()
         os.write(

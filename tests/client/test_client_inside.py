@@ -42,7 +42,7 @@ def test_a_part_of_a_script_is_a_job_held_at_one_step_and_the_next_one_counts_an
     script = start(house, BLOCK, "first", "second")
     for name in ("first", "second"):
         job = job_of(house, script)
-        job.until_steps(5)
+        job.until_connected()
         assert job.served().pids.child == script.pid and job.served().name == name
         answer = house.cli("pause", job.id, check=True).stdout
         job.until_state("paused")

@@ -1,4 +1,4 @@
-"""A command under `run` as it would be alone: streams, input, descriptors, exit. All forty: tests/campaign/alone.py."""
+"""A command under `run` as it would be alone: streams, input, descriptors, exit. All 77: tests/campaign/alone.py."""
 
 import os
 import shlex
@@ -30,8 +30,9 @@ QUICK = (
     "a heredoc to python",
     "the rest of a loop's list",
     "breakpoint() with commands",
-    "two of <(...)",
-    "descriptor 9 to write",
+    "what is set in an interpreter",
+    "streams replaced, wrapped, sent elsewhere",
+    "open descriptors",
     "not found, not executable",
     "a script without #!",
     "ended by a signal",

@@ -139,7 +139,7 @@ class Detector:
             self.stage, self.stage_from, self.stages = nest.key, begun, self.stages + 1
         unsure, self.led = unsure and self.led in ("", nest.key), self.led if unsure else nest.key
         known = values if [one.name for one in nest.counters] == [name for _, name in watch.globals] else ()
-        spaces = {dict.get(place.space, "__name__"): place.space for place in chain}
+        spaces = {place.module: place.space for place in chain}
         watch.globals = tuple((spaces[one.module], one.name) for one in nest.counters)
         self.passes = None
         depth, at = len(nest.loops), 0
@@ -250,7 +250,7 @@ def _passes(stream: Stream, steps: int, share: float, times: Optional[int], repl
     with steps there may be some without, of another phase, that begin at the same line."""
     marks, lengths = list(stream.marks), list(stream.lengths)
     whole = [after - before for before, after in zip(marks, marks[1:])]
-    drawn, here = getattr(stream.iterator(), "_num_yielded", 0), steps - marks[-1]
+    drawn, here = stream.drawn or 0, steps - marks[-1]
     made = [one for one in whole if one > 0]
     if not made:
         if stream.length is None or here < FROM_STEPS:

@@ -16,7 +16,7 @@ from collections import deque
 from types import CodeType
 from typing import Any, Callable, ContextManager, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from carbontui.client.readonly import length_of, listen
+from carbontui.client.readonly import after, attributes, length_of, listen, text
 
 FRAMES_MAX = 60
 MARKS_MAX = 64
@@ -26,8 +26,8 @@ SAMPLES = 10
 OURS = __file__.rpartition("/detection/")[0]
 
 
-schedules: List[Callable[[], Any]] = []
-displays: List[Callable[[], Any]] = []
+schedules: Deque[Callable[[], Any]] = deque(maxlen=MARKS_MAX)
+displays: Deque[Callable[[], Any]] = deque(maxlen=MARKS_MAX)
 
 
 class Place(NamedTuple):
@@ -39,6 +39,11 @@ class Place(NamedTuple):
     """The namespace of its module."""
     instruction: int
     """Offset of the one at work in the code: with it a place is known where several are on one line."""
+
+    @property
+    def module(self) -> str:
+        """The name of its module."""
+        return text(dict.get(self.space, "__name__"))
 
 
 Chain = Tuple[Place, ...]
@@ -90,15 +95,21 @@ class Stream:
             self.lengths[-1] = found
 
     @property
+    def drawn(self) -> Optional[int]:
+        """Batches taken in the present pass; None where the iterator does not tell."""
+        drawn = attributes(self.iterator()).get("_num_yielded")
+        return drawn if type(drawn) is int else None
+
+    @property
     def at_work(self) -> bool:
         """Whether its present pass has begun and is not over."""
-        drawn = getattr(self.iterator(), "_num_yielded", 0)
+        drawn = self.drawn or 0
         return drawn > 0 and (self.length is None or drawn < self.length or self.length <= 2)
 
     def left(self, steps: int) -> Optional[Tuple[int, int]]:
         """After so many steps, those to the end of the present pass, and of a whole one. None where a pass is over
         between two steps, or nothing can be said yet."""
-        drawn, length, here = getattr(self.iterator(), "_num_yielded", 0), self.length, steps - self.marks[-1]
+        drawn, length, here = self.drawn or 0, self.length, steps - self.marks[-1]
         # steps and batches: of the last whole pass, else of this one
         made, of = (self.marks[-1] - self.marks[-2], self.lengths[-2]) if len(self.marks) > 1 else (here, drawn)
         if not length or not drawn or not of or made < 1:
@@ -162,7 +173,7 @@ class Watch:
             at_work = [one for one in list(self.streams.values()) if one.at_work]
             if at_work and not (self.leading in at_work and self.leading.marks[-1] >= at_work[-1].marks[-1]):
                 self.leading = max(at_work, key=lambda one: one.marks[-1])
-            values = tuple(space.get(name) for space, name in self.globals)
+            values = tuple(dict.get(space, name) for space, name in self.globals)
             self.observe = count, chain(), values, self.unsure()
 
     def doing(self) -> Optional[str]:
@@ -197,7 +208,7 @@ class Watch:
                 return
             stream = self.streams[key] = Stream(at)
             stream.first = steps
-        if stream.marks and steps == stream.marks[-1] and getattr(stream.iterator(), "_num_yielded", 1) == 0:
+        if stream.marks and steps == stream.marks[-1] and stream.drawn == 0:
             return  # zip() begins several at once: the first one's passes are counted
         stream.begun += 1
         stream.marks.append(steps)
@@ -221,32 +232,9 @@ def on_rich(module: Any) -> None:
 def on_loaders(module: Any) -> None:
     """torch.utils.data.dataloader has been imported: its loaders are noted, and the passes over them as they begin."""
     listen(module)
-    inner, made = module.DataLoader.__iter__, module.DataLoader.__init__
-
-    @functools.wraps(made)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        made(self, *args, **kwargs)
-        with contextlib.suppress(Exception):  # training goes on without it
-            watch.loader_made(self)
-
-    @functools.wraps(inner)
-    def __iter__(self: Any) -> Any:
-        iterator = inner(self)
-        try:
-            watch.passed(self, iterator)
-        except Exception:  # training goes on without it
-            return iterator
-        return iterator
-
-    module.DataLoader.__init__, module.DataLoader.__iter__ = __init__, __iter__
+    after(module.DataLoader, "__init__", lambda _, self, *args, **kwargs: watch.loader_made(self))
+    after(module.DataLoader, "__iter__", lambda iterator, self: watch.passed(self, iterator))
 
 
-def _remember(kind: Any, into: List[Callable[[], Any]]) -> None:
-    inner = kind.__init__
-
-    @functools.wraps(inner)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        inner(self, *args, **kwargs)
-        into[:] = [ref for ref in into if ref() is not None] + [weakref.ref(self)]
-
-    kind.__init__ = __init__
+def _remember(kind: Any, into: Deque[Callable[[], Any]]) -> None:
+    after(kind, "__init__", lambda _, self, *args, **kwargs: into.append(weakref.ref(self)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import inspect
 import itertools
 import json
 import linecache
@@ -23,10 +22,11 @@ from collections import deque
 from types import ModuleType
 from typing import Any, Deque, Dict, FrozenSet, Iterable, Iterator, List, Optional, Tuple
 
+from carbontui.client import readonly
 from carbontui.client.detection import settings
 from carbontui.client.detection.places import Chain, Place, column_of, watch
 from carbontui.client.detection.settings import Path
-from carbontui.client.readonly import attributes, is_number, length_of
+from carbontui.client.readonly import attributes, is_number, is_of, length_of, module_of, of_class, one_of
 
 SIZE_MAX = 300_000
 """Longer files are not read: parsing takes a second per megabyte."""
@@ -50,6 +50,7 @@ _SECRET = re.compile("key|token|secret|passw|credential|auth", re.IGNORECASE)
 """Texts of such names stay in the training: nothing counts by them."""
 _AT_WORK = ("step", "update")
 """Methods of objects that turn their own switches, as those for early stopping do; a dict of options is none."""
+_LISTS = (list, tuple, set, frozenset)
 _NO_WORDS = ("iterable", "n_splits")
 """Attributes of progress bars and splitters that no script needs to name."""
 known_files: Dict[str, Optional[Tuple[str, FrozenSet[str]]]] = {}
@@ -60,7 +61,7 @@ def sighting(chain: Chain, fits: bool, lacks: Iterable[str] = ()) -> Optional[Di
     """Of this place, with the texts of the files that are `lacking`; None where no code of a script is."""
     places, spaces, words = [], {}, frozenset(_NO_WORDS)
     for place in chain:
-        module, path = str(dict.get(place.space, "__name__")), place.code.co_filename
+        module, path = place.module, place.code.co_filename
         known = None if module.partition(".")[0] in LIBRARIES else _file(path, place, module)
         name = place.code.co_name
         if known is not None and (name == "<module>" or not name.startswith("<")):
@@ -78,7 +79,7 @@ def sighting(chain: Chain, fits: bool, lacks: Iterable[str] = ()) -> Optional[Di
     for at, loader, then in list(watch.made):
         size = then if (now := length_of(loader())) is None else now
         if size is not None and any(at.space is one for one in spaces.values()):
-            made.append((str(dict.get(at.space, "__name__")), at.line, column_of(at.code, at.instruction), size))
+            made.append((at.module, at.line, column_of(at.code, at.instruction), size))
     fields = {"chain": places, "fits": fits, "files": files, "resumed": watch.resumed}
     more = {"texts": texts, "settings": numbers, "made": made}
     if len(json.dumps(more)) < BYTES_MAX:  # a longer line would end the connection
@@ -104,7 +105,8 @@ def _file(path: str, place: Place, module: str) -> Optional[Tuple[str, FrozenSet
 
 def _text(path: str, space: Dict[str, Any]) -> str:
     if path != COMMAND:
-        return "".join(linecache.getlines(path, space))
+        loader = dict.get(space, "__loader__")  # of an archive; one of a script's own is not called
+        return "".join(linecache.getlines(path, space if module_of(type(loader)) == "zipimport" else None))
     words, behind = getattr(sys, "orig_argv", []), len(sys.argv)
     return words[-behind] if sys.argv[:1] == ["-c"] and words[-behind - 1 : -behind][0].endswith("c") else ""
 
@@ -118,13 +120,13 @@ def values(spaces: Dict[str, Dict[str, Any]], words: FrozenSet[str], most: int) 
     """Of these modules' names that are among `words`, and of what is inside them: the path of each, the outer ones
     first, and its value, or facts of an object. `most` at most."""
     found: List[Tuple[Path, Any]] = []
-    every = ((module, name, value) for module, space in spaces.items() for name, value in list(space.items()))
+    every = ((module, name, value) for module, space in spaces.items() for name, value in list(dict.items(space)))
     waiting: Deque[Tuple[Path, Any]] = deque(((module, name), value) for module, name, value in every if name in words)
     while waiting and len(found) < most:
         path, value = waiting.popleft()
-        if _speaks(value) and _SECRET.search(" ".join(map(str, path[1:]))):
-            continue
         with contextlib.suppress(Exception):  # a script's objects may raise anything
+            if _speaks(value) and _SECRET.search(" ".join(map(str, path[1:]))):
+                continue
             said, parts = _described(value, words)
             found.append((path, said))
             waiting.extend(((*path, name), part) for name, part in parts.items() if len(path) < DEPTH_MAX)
@@ -133,7 +135,8 @@ def values(spaces: Dict[str, Dict[str, Any]], words: FrozenSet[str], most: int) 
 
 def _speaks(value: Any) -> bool:
     """Whether it is a text, or has some in it."""
-    return type(value) in (str, bytes) or (type(value) in (list, tuple, set, frozenset) and any(map(_speaks, value)))
+    kind = type(value)
+    return one_of(kind, str, bytes) or (one_of(kind, *_LISTS) and any(map(_speaks, itertools.islice(value, ITEMS_MAX))))
 
 
 def _is_plain(value: Any) -> bool:
@@ -145,7 +148,7 @@ def _is_plain(value: Any) -> bool:
 
 def _described(value: Any, words: FrozenSet[str]) -> Tuple[Any, Dict[Any, Any]]:
     """A plain value, or facts of an object; and its parts by name."""
-    if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
+    if is_of(type(value), "numpy") and getattr(value, "shape", None) == ():
         value = value.item()
     kind = type(value)
     if _is_plain(value):
@@ -154,16 +157,16 @@ def _described(value: Any, words: FrozenSet[str]) -> Tuple[Any, Dict[Any, Any]]:
         return {"number": str(float(value))}, {}
     if kind is range:
         return {"range": (value.start, value.stop, value.step)}, {}
-    acts = callable(value) or any(hasattr(kind, one) for one in _AT_WORK)
-    listed = kind in (list, tuple, set, frozenset)
+    acts = callable(value) or any(of_class(kind, one) is not None for one in _AT_WORK)
+    listed = one_of(kind, *_LISTS)
     if listed and len(value) <= ITEMS_MAX and all(map(_is_plain, value)):
         return list(value), {}
-    table = issubclass(kind, dict) or kind.__module__.startswith("omegaconf")
+    table = issubclass(kind, dict) or module_of(kind).startswith("omegaconf")
     parts = dict(enumerate(itertools.islice(value, ITEMS_MAX))) if listed else dict(_attributes(value, words))
     if table and (not issubclass(kind, dict) or dict.__len__(value) <= DICT_MAX):
         inside = settings.parts(value).items()
         parts.update((key, one) for key, one in inside if (key in words if type(key) is str else is_number(key)))
-    asked = hasattr(kind, "__bool__") or hasattr(kind, "__len__")
+    asked = of_class(kind, "__bool__") is not None or of_class(kind, "__len__") is not None
     kinds = {
         "table": table,
         "module": issubclass(kind, ModuleType),
@@ -171,29 +174,30 @@ def _described(value: Any, words: FrozenSet[str]) -> Tuple[Any, Dict[Any, Any]]:
         "works": acts and not table and not issubclass(kind, type),
     }
     size = dict.__len__(value) if issubclass(kind, dict) else length_of(value)
-    truth = bool(size) if kind.__module__ == "builtins" and size is not None else None if asked else True
-    return {"name": kind.__name__, "length": size, "truth": truth, "kinds": [one for one in kinds if kinds[one]]}, parts
+    truth = bool(size) if is_of(kind, "builtins") and size is not None else None if asked else True
+    names = [one for one in kinds if kinds[one]]
+    return {"name": readonly.name_of(kind), "length": size, "truth": truth, "kinds": names}, parts
 
 
 def _attributes(value: Any, words: FrozenSet[str]) -> Iterator[Tuple[str, Any]]:
     """The attributes of an object that have a name among `words`, as they are stored."""
     kind = type(value)
-    library = kind.__module__.partition(".")[0]
-    own = attributes(value) if kind.__dictoffset__ else {}
-    if library in ("absl", "ml_collections"):
+    library, own = module_of(kind).partition(".")[0], attributes(value)
+    if is_of(kind, "absl.flags._flagvalues", "ml_collections.config_dict.config_dict"):
         for name in words.intersection(own.get("__flags", own.get("_fields", ()))):
             yield name, getattr(value, name)
-    elif kind.__module__ in ("torch", "numpy", "torch.nn.parameter"):
+    elif is_of(kind, "torch", "numpy", "torch.nn.parameter"):
         yield "shape", tuple(value.shape)
     elif library not in ("builtins", "omegaconf") or (kind is ModuleType and not _known(value)) or kind is type:
-        above = type.__getattribute__(value if issubclass(kind, type) else kind, "__mro__")
-        for name in words.intersection(own).union(*map(words.intersection, map(vars, above))):
-            one = inspect.getattr_static(value, name)
-            if not hasattr(type(one), "__get__") or issubclass(type(one), type):
+        above = value if issubclass(kind, type) else kind
+        theirs = (name for one in readonly.above(above) for name in readonly.names(one) if type(name) is str)
+        for name in words.intersection({*own, *theirs}):
+            one = own[name] if name in own else of_class(above, name)
+            if of_class(type(one), "__get__") is None or issubclass(type(one), type):
                 yield name, one
 
 
 def _known(module: Any) -> bool:
     """Whether it is of Python, or of a library that settles nothing."""
-    name = str(attributes(module).get("__name__")).partition(".")[0]
+    name = readonly.text(attributes(module).get("__name__")).partition(".")[0]
     return name in (*LIBRARIES, "numpy", "carbontui") or name in getattr(sys, "stdlib_module_names", ())

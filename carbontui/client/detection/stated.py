@@ -6,11 +6,12 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
+import weakref
 from typing import Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from carbontui.client.detection import places, work
 from carbontui.client.detection.places import Chain, key_of, watch
-from carbontui.client.readonly import attributes, is_number
+from carbontui.client.readonly import attributes, is_number, name_of, of_class
 
 
 class Stage(NamedTuple):
@@ -143,13 +144,13 @@ def staged(stages: Sequence[Stage], done: int, times: Optional[float], text: str
 
 def by_bars(detector: Any, steps: int) -> Iterator[work.TotalClaim]:
     """From progress bars that advance with the steps, or with the passes; one of a single pass is restarted."""
-    tqdm = vars(sys.modules["tqdm.std"])["tqdm"] if "tqdm.std" in sys.modules else None
-    bars = map(attributes, list(getattr(tqdm, "_instances", ())))
+    tqdm = attributes(sys.modules.get("tqdm.std")).get("tqdm")
+    bars = of_class(tqdm, "_instances") if issubclass(type(tqdm), type) else None
+    bars = map(attributes, list(bars) if type(bars) is weakref.WeakSet else ())
     found = [(one.get("n"), one.get("total"), "tqdm(total=)") for one in bars]
-    for ref in places.displays:
-        display = ref()
-        tasks = display.tasks if display is not None else ()
-        found += [(one.completed, one.total, "rich's progress") for one in tasks]
+    for ref in list(places.displays):
+        tasks = map(attributes, list(dict.values(attributes(ref()).get("_tasks", {}))))
+        found += [(one.get("completed"), one.get("total"), "rich's progress") for one in tasks]
     passes = _shown_passes(detector)
     found = [one for one in found if is_number(one[0]) and is_number(one[1]) and one[1] > 1]
     for (done, total, source), (inside, each, _) in itertools.permutations(found, 2):
@@ -165,10 +166,10 @@ def by_bars(detector: Any, steps: int) -> Iterator[work.TotalClaim]:
 def by_schedules(detector: Any, steps: int) -> Iterator[work.TotalClaim]:
     """From learning rate schedules that advance with the steps, or with the passes."""
     passes = _shown_passes(detector)
-    for ref in places.schedules:
+    for ref in list(places.schedules):
         schedule = ref()
         for name, told in _ends(schedule) if schedule is not None else ():
-            source, done = f"{type(schedule).__name__}({name}=)", int(attributes(schedule)["last_epoch"])
+            source, done = f"{name_of(type(schedule))}({name}=)", attributes(schedule)["last_epoch"]
             if abs(done - steps) <= max(2, steps // 20) and not _one_pass(detector, told):
                 yield work.TotalClaim("schedule", float(told), source, steps)
             elif passes is not None and passes.begun > 1 and done == passes.begun - 1:
@@ -190,6 +191,6 @@ def _ends(schedule: Any) -> List[Tuple[str, int]]:
     """The last steps that a schedule names, by the names."""
     own_, last_step = attributes(schedule), "num_training_steps"
     named = [(name, own_.get(name)) for name in ("total_steps", "T_max")]
-    chosen = [one for one in own_.get("lr_lambdas", ()) if type(one) is functools.partial]
+    chosen = [one for one in list.__iter__(own_.get("lr_lambdas", [])) if type(one) is functools.partial]
     named += [(last_step, one.keywords.get(last_step)) for one in chosen]
-    return [(name, end) for name, end in named if type(end) is int and 1 < end < work.COUNT_MAX]
+    return [one for one in named if type(one[1]) is type(own_["last_epoch"]) is int and 1 < one[1] < work.COUNT_MAX]

@@ -14,6 +14,7 @@ from carbontui.client.checkpoint import REPEAT_MOST_S, barrier, entries, point_t
 from carbontui.client.checkpoint.identity import in_job_directory, is_ours, remove, verified
 from carbontui.client.detection import stated
 from carbontui.client.detection.places import Chain, chain
+from carbontui.client.readonly import above, attributes, module_of, name_of, of_class
 
 gate = api.gate
 
@@ -185,17 +186,19 @@ def stopper(objects: Iterable[Any], word: str, library: str, *own: str) -> str:
     """The class of the first of these that may end a training early, '' for none: one of the `library` named in `own`,
     or another that has or says `word` in its code. None of that is run."""
     for one in objects:
-        for kind in (one,) if type(one) is FunctionType else type(one).__mro__:
-            codes = [part.__code__ for part in (kind, *vars(kind).values()) if type(part) is FunctionType]
-            says = word in vars(kind) or any(word in code.co_names for code in codes)
-            if kind.__name__ in own if kind.__module__.startswith(library) else says:
-                return str(kind.__name__)
+        for kind in (one,) if type(one) is FunctionType else above(type(one)):
+            has = attributes(kind)
+            codes = [part.__code__ for part in (kind, *has.values()) if type(part) is FunctionType]
+            says = word in has or any(word in code.co_names for code in codes)
+            name, module = (one.__name__, "") if kind is one else (name_of(kind), module_of(kind))
+            if name in own if module.startswith(library) else says:
+                return str(name)
     return ""
 
 
 def mine(callbacks: Optional[Iterable[Any]]) -> Any:
     """Our callback among a trainer's; None if it has none."""
-    return next((one for one in callbacks or () if getattr(one, "is_carbontui", False)), None)
+    return next((one for one in callbacks or () if of_class(type(one), "is_carbontui")), None)
 
 
 def _in_job_directory(path: str) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, NamedTuple
 
 from carbontui.client.checkpoint.identity import in_job_directory
 from carbontui.client.frameworks.base import Loop, left_behind, quietly, replaces, stopper
+from carbontui.client.readonly import attributes
 
 EXACT = {
     "boosting": "gbdt",
@@ -90,7 +91,7 @@ def _prepared(library: Library, inner: Any, args: Any, kwargs: Any) -> Any:
     known = inspect.signature(inner).parameters  # XGBoost takes by position, too, what it names keyword only
     told = {**{name: one.default for name, one in known.items()}, **dict(zip(known, args)), **kwargs}
     given = list(told["callbacks"] or ())
-    if any(hasattr(one, "loop") for one in given):
+    if any(type(attributes(one).get("loop")) is Loop for one in given):
         return None
     plain = bool(quietly(lambda: library.plain(told, given)))
     rounds, done = library.rounds(told), 0

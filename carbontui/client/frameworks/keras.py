@@ -42,7 +42,7 @@ def can_be_kept(callbacks: Sequence[Any]) -> bool:
     if keras.backend.backend() not in BACKENDS or os.environ.get("WORLD_SIZE", "1") != "1":
         return False
     own = [getattr(keras.callbacks, name, None) for name in CALLBACKS]
-    return all(type(one) in own or getattr(one, "is_carbontui", False) for one in callbacks)
+    return all(any(type(one) is kind for kind in own) or mine([one]) for one in callbacks)
 
 
 def is_exact(data: Any) -> bool:

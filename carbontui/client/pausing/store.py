@@ -115,11 +115,11 @@ def open_store() -> Store:
     try:
         dist = device.distributed()
         address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
-        torch = device.loaded_torch()
+        torch = device.loaded("torch", "distributed")
         if torch is None:
             raise Lost("no torch")
         if address and port.isdigit():
-            tcp = torch.distributed.TCPStore
+            tcp = torch.TCPStore
             return Store(
                 tcp(address, int(port), is_master=False, timeout=timedelta(seconds=30), wait_for_workers=False),
                 prefix(),

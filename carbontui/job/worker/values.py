@@ -57,7 +57,7 @@ class Described(dict[Any, Any]):
     length: int | None = None
     truth: bool | None = None
     kinds: Sequence[str] = ()
-    """table, module, callable, works: its methods may turn its switches."""
+    """table, module, callable; methods of anything but a table may turn its switches."""
 
 
 def value_of(given: Any) -> Any:
