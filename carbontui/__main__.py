@@ -11,17 +11,18 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-def _keepers_environment() -> "dict[str, str]":
+def _of_keeper() -> "tuple[list[str], dict[str, str]]":
+    from carbontui import paths
     from carbontui.system import isolation
 
-    return isolation.environment(os.environ)
+    return paths.apart(), isolation.environment(os.environ)
 
 
 def main() -> "NoReturn":
     """Entry point. `line`, and the start of `run`, come first where they can; everything else is the command line's."""
     path, sys.path[:] = sys.path[:], early.own_path()
     if sys.argv[1:2] == ["run"]:
-        early.quickly(sys.argv[2:], _keepers_environment)
+        early.quickly(sys.argv[2:], _of_keeper)
     import gc
 
     from carbontui.system import isolation

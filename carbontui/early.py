@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 FLAGS = {"--quiet", "--guess", "--no-cap", "--no-probe", "--no-spool"}
 """Options of `run` that change nothing of the start; so do --zone, --steps, and a --budget without --work."""
-VARIABLES = {"CARBONTUI_HOME": "", "CARBONTUI_OFFLINE": "", "CARBONTUI_ZONE": "--zone", "CARBONTUI_BUDGET": "--budget"}
-"""And the option that it stands for; others of ours are of a job around this one, or hold what is to be checked."""
+PLACES = {"CARBONTUI_HOME", "CARBONTUI_LEASE_DIR", "CARBONTUI_OFFLINE"}
+SETTINGS = {"CARBONTUI_ZONE": "--zone", "CARBONTUI_BUDGET": "--budget"}
+"""Variables, and the options they stand for; others of ours are of a job around this one, or are to be checked."""
 OF_OTHERS = ("SLURM_", "SKYPILOT_", "ELECTRICITYMAPS_", "WATTTIME_", "ENTSOE_", "EIA_")
 """What variables begin with that name a scheduler's job, or may be a key that the command does not get."""
 FORWARDED = (2, 3, 10, 12, 15)
@@ -94,9 +95,9 @@ def own_path() -> list[str]:
     return [entry for entry in sys.path if entry and os.path.abspath(entry) not in with_cwd]  # noqa: PTH100
 
 
-def quickly(words: list[str], ours: "Callable[[], dict[str, str]]") -> None:
-    """Begin the command of `run` with these arguments, if nothing stands against it; `ours`: what the keeper
-    has as its environment."""
+def quickly(words: list[str], ours: "Callable[[], tuple[list[str], dict[str, str]]]") -> None:
+    """Begin the command of `run` with these arguments, if nothing stands against it; `ours`: further arguments of its
+    keeper, and its environment."""
     global begun
     try:
         if (command := plain(words)) is None or (begun := _begin(command, ours)) is None:
@@ -119,8 +120,8 @@ def plain(words: list[str]) -> "list[str] | None":
         if name not in FLAGS or equals:
             given[name] = value if equals or not rest else rest.pop(0)
     ours = {name: value for name, value in os.environ.items() if name.startswith("CARBONTUI_")}
-    given |= {VARIABLES[name]: value for name, value in ours.items() if value and VARIABLES.get(name)}
-    known = ours.keys() <= VARIABLES.keys() and not any(name.startswith(OF_OTHERS) for name in os.environ)
+    given |= {SETTINGS[name]: ours[name] for name in SETTINGS if ours.get(name)}
+    known = ours.keys() <= PLACES | SETTINGS.keys() and not any(name.startswith(OF_OTHERS) for name in os.environ)
     right = all(name in RIGHT and RIGHT[name](value) for name, value in given.items())
     return rest if known and right and rest and not any("/fd/" in word for word in rest) else None
 
@@ -162,7 +163,7 @@ def is_count(text: str) -> bool:
 RIGHT = {"--zone": is_zone, "--budget": is_factor, "--steps": is_count}
 
 
-def _begin(argv: list[str], ours: "Callable[[], dict[str, str]]") -> "Begun | None":
+def _begin(argv: list[str], ours: "Callable[[], tuple[list[str], dict[str, str]]]") -> "Begun | None":
     """Begin the command; None, or OSError, where it is to be started as any other: nothing is left behind then."""
     import resource
     import stat
@@ -195,7 +196,9 @@ def _begin(argv: list[str], ours: "Callable[[], dict[str, str]]") -> "Begun | No
     return None
 
 
-def _fork(one: Begun, program: str, argv: list[str], ours: "Callable[[], dict[str, str]]", mask: int) -> bool:
+def _fork(
+    one: Begun, program: str, argv: list[str], ours: "Callable[[], tuple[list[str], dict[str, str]]]", mask: int
+) -> bool:
     """Start the command in a fork, which then becomes its keeper; whether it has started."""
     import fcntl
     from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask  # type: ignore[import-not-found]  # without enum
@@ -236,8 +239,9 @@ def _fork(one: Begun, program: str, argv: list[str], ours: "Callable[[], dict[st
             for fd, number in ((reads, 0), (log, 1), (log, 2)):
                 os.dup2(fd, number)
             os.set_inheritable(one.stdin, True)
-            keeper = [sys.executable, "-m", "carbontui.job.keeper", one.job, "--begun", str(child)]
-            os.execve(sys.executable, keeper, ours())
+            more, environment = ours()
+            keeper = [sys.executable, "-m", "carbontui.job.keeper", one.job, *more, "--begun", str(child)]
+            os.execve(sys.executable, keeper, environment)
         finally:
             if child:
                 os.killpg(child, 9)

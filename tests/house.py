@@ -101,7 +101,7 @@ class House:
 
     def cli(self, *args, timeout=60.0, check=False, **kwargs):
         """`carbontui ARGS`; the finished process with text output."""
-        command = [*self.prefix, sys.executable, "-m", "carbontui.cli", *map(str, args)]
+        command = [*self.prefix, sys.executable, "-m", "carbontui", *map(str, args)]
         done = subprocess.run(
             command,
             env=self.env,

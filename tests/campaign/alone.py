@@ -34,7 +34,7 @@ from house import House
 LONGEST_S = 60.0
 OURS = b"carbontui: "
 OURS_MOST = 5
-RUN = "run --zone DE --intensity 300"
+RUN = "run --zone DE"
 OPENS, CLOSES = b"\x1b[?1049h", b"\x1b[?1049l"
 SCREENS = re.compile(rb"\x1b\[\?1049h.*?\x1b\[\?1049l", re.DOTALL)
 CODES = re.compile(rb"\x1b\[[0-9;?<=>]*[a-zA-Z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\\\)|\x1b[^\[\]]")
@@ -396,7 +396,7 @@ def compared(house: House, name: str, *, terminal: bool = False) -> list[str]:
     """What differs between the command alone and under `run`."""
     line, how, outcomes = CONDITIONS.get(name) or KNOWN[name][1], "on_a_terminal" if terminal else "headless", []
     before = len(list(house.home.glob("jobs/*")))
-    for run in ("", f"{shlex.quote(sys.executable)} -m carbontui.cli {RUN} --"):
+    for run in ("", f"{shlex.quote(sys.executable)} -m carbontui {RUN} --"):
         outcomes.append(getattr(Place(house, run), how)(line))
     found, runs = differences(*outcomes), len(list(house.home.glob("jobs/*"))) - before
     if len(outcomes[1].ours) > OURS_MOST * max(1, runs):

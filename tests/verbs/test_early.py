@@ -115,7 +115,8 @@ def test_a_run_that_ends_at_its_start_takes_its_command_with_it(tmp_path: Path, 
     script = f"trap 'echo ended > {left}; exit' TERM; echo up; while true; do sleep 0.05; done"
     front = (
         "import os, signal; from carbontui import early\n"
-        f"early.quickly(['--', 'sh', '-c', {script!r}], lambda: {{**os.environ}}); os.kill(os.getpid(), signal.SIGKILL)"
+        f"early.quickly(['--', 'sh', '-c', {script!r}], lambda: ([], {{**os.environ}}))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
     )
     done = ended([sys.executable, "-c", front], stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "up\n")
