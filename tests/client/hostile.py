@@ -515,7 +515,7 @@ def look():
 def looked(done):
     from carbontui.client.detection import guess
 
-    guess.detector.whole(done)
+    guess.detector.total(done)
     guess.detector.sighting()
     guess.detector.unsent()
 
