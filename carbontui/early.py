@@ -201,7 +201,7 @@ def _fork(
 ) -> bool:
     """Start the command in a fork, which then becomes its keeper; whether it has started."""
     import fcntl
-    from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask  # type: ignore[import-not-found]  # without enum
+    from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, pthread_sigmask, signal  # type: ignore[import-not-found]  # no enum
 
     from carbontui.client import inject
 
@@ -223,16 +223,18 @@ def _fork(
     if one.keeper == 0:
         child = 0
         try:
+            child = os.fork()
             os.setsid()
-            os.umask(mask)
-            os.set_inheritable(lock, True)
-            files = [(os.POSIX_SPAWN_DUP2, output, 1), (os.POSIX_SPAWN_DUP2, errors, 2)]
-            child = os.posix_spawn(
-                program, argv, theirs, file_actions=files, setsid=True, setsigmask=(), setsigdef=IGNORED
-            )
-            os.set_inheritable(lock, False)
-            os.umask(0o077)
-            os.write(tells, b"1")
+            if child == 0:
+                os.umask(mask)
+                os.set_inheritable(lock, True)
+                os.dup2(output, 1)
+                os.dup2(errors, 2)
+                for number in IGNORED:
+                    signal(number, SIG_DFL)
+                pthread_sigmask(SIG_SETMASK, ())
+                os.execve(program, argv, theirs)
+            os.close(tells)
             time.sleep(FIRST_OUTPUT_S)  # the command's own start comes first
             os.chdir(one.dir)
             log = os.open("carbontui.log", flags, 0o600)
@@ -243,14 +245,14 @@ def _fork(
             keeper = [sys.executable, "-m", "carbontui.job.keeper", one.job, *more, "--begun", str(child)]
             os.execve(sys.executable, keeper, environment)
         finally:
-            if child:
-                os.killpg(child, 9)
+            os.kill(child, 9) if child else os.write(tells, b"not started")
             os._exit(1)
     for fd in (reads, tells, lock, *{output, errors}):
         os.close(fd)
-    started = os.read(told, 1) != b""
+    started = os.read(told, 1) == b""  # closed by its exec
     os.close(told)
     if not started:
+        os.kill(one.keeper, 9)
         os.waitpid(one.keeper, 0)
         os.close(one.spec)
         pthread_sigmask(SIG_SETMASK, before)

@@ -39,7 +39,7 @@ mask = os.umask(0)
 print(json.dumps({
     "environment": {name: value for name, value in os.environ.items() if not name.startswith(ours)},
     "names": sorted(name for name in os.environ if name.startswith(ours)),
-    "signals": [int(line[8:], 16) % 2**31 for line in open("/proc/self/status") if line[:6] in ("SigBlk", "SigIgn")],
+    "signals": [int(line[8:], 16) for line in open("/proc/self/status") if line[:6] in ("SigBlk", "SigIgn")],
     "limits": [resource.getrlimit(number) for number in range(16)],
     "fds": sorted(fds.values()), "argv": sys.argv, "cwd": os.getcwd(), "umask": mask, "nice": os.nice(0),
     "leads": os.getsid(0) == os.getpgid(0) == os.getpid(),
