@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-def _of_keeper() -> "tuple[list[str], dict[str, str]]":
+def _isolate(path: "list[str]") -> None:
+    from carbontui.system import isolation
+
+    sys.path[:] = path
+    isolation.forget_pythonpath()
+
+
+def _of_keeper(path: "list[str]") -> "tuple[list[str], dict[str, str]]":
+    _isolate(path)
     from carbontui import paths
     from carbontui.system import isolation
 
@@ -22,13 +30,10 @@ def main() -> "NoReturn":
     """Entry point. `line`, and the start of `run`, come first where they can; everything else is the command line's."""
     path, sys.path[:] = sys.path[:], early.own_path()
     if sys.argv[1:2] == ["run"]:
-        early.quickly(sys.argv[2:], _of_keeper)
+        early.quickly(sys.argv[2:], lambda: _of_keeper(path))
     import gc
 
-    from carbontui.system import isolation
-
-    sys.path[:] = path
-    isolation.forget_pythonpath()
+    _isolate(path)
     if sys.argv[1:] == ["line"]:
         from carbontui.line import quickly
 

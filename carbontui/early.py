@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
-FLAGS = {"--quiet", "--guess", "--no-cap", "--no-probe", "--no-spool"}
+FLAGS = {"--quiet", "-q", "--guess", "--no-cap", "--no-probe", "--no-spool"}
 """Options of `run` that change nothing of the start; so do --zone, --steps, and a --budget without --work."""
 PLACES = {"CARBONTUI_HOME", "CARBONTUI_LEASE_DIR", "CARBONTUI_OFFLINE"}
 SETTINGS = {"CARBONTUI_ZONE": "--zone", "CARBONTUI_BUDGET": "--budget"}
@@ -59,8 +59,8 @@ class Begun:
         self.log, self.err = f"{directory}/run.log", ""
         self.stdin, self.once = os.dup(0), is_unread(0)
         """Its standard input, under this number here and in the keeper; whether that is a pipe, to be read once."""
-        self.keeper = self.spec = -1
-        """The keeper's pid, and where it reads the job's spec."""
+        self.keeper, self.child, self.spec = -1, 0, -1
+        """The pids of keeper and command (0: it has not begun), and where the keeper reads the job's spec."""
         self.copied = [0, 0]
         """Bytes of its output and its errors that are copied to ours: lines, as one of our own may come next."""
 
@@ -70,29 +70,35 @@ class Begun:
         return os.waitstatus_to_exitcode(status) if pid else None
 
     def copy(self) -> bool:
-        """Copy the lines it has written to our own output; whether there were any. Raises OSError."""
-        before = sum(self.copied)
+        """Copy the first lines it has written to our own output, if that takes them at once: the keeper is not to
+        wait for a reader. Whether there were any. Raises OSError."""
+        import select
+
         for at, path in enumerate(filter(None, (self.log, self.err))):
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                data = os.pread(file, 65536, self.copied[at])
-                while data := data[: data.rfind(b"\n") + 1]:
-                    done = os.write(at + 1, data)
-                    self.copied[at], data = self.copied[at] + done, data[done:]
-            finally:
-                os.close(file)
-        return sum(self.copied) > before
+            lines = os.pread(file, select.PIPE_BUF, 0).rpartition(b"\n")
+            os.close(file)
+            if lines[1] and select.select((), (at + 1,), (), 0)[1]:
+                self.copied[at] = os.write(at + 1, lines[0] + b"\n")
+        return any(self.copied)
 
 
 begun: "Begun | None" = None
 """The command of this process, if it is under way already."""
 
 
+def cwd() -> str:
+    """The current folder; "" if it has been removed."""
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        return ""
+
+
 def own_path() -> list[str]:
     """Where Python's own modules are found, and no others of their names."""
     theirs = {os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(":") if entry}  # noqa: PTH100
-    with_cwd = theirs | {os.getcwd() if os.path.isdir(".") else ""}  # noqa: PTH109, PTH112
-    return [entry for entry in sys.path if entry and os.path.abspath(entry) not in with_cwd]  # noqa: PTH100
+    return [entry for entry in sys.path if entry and os.path.abspath(entry) not in theirs | {cwd()}]  # noqa: PTH100
 
 
 def quickly(words: list[str], ours: "Callable[[], tuple[list[str], dict[str, str]]]") -> None:
@@ -111,18 +117,18 @@ def quickly(words: list[str], ours: "Callable[[], tuple[list[str], dict[str, str
 
 def plain(words: list[str]) -> "list[str] | None":
     """The command, if all that is set for it is known and right; None if anything is to be checked, or asked."""
-    given, rest = settings(), list(words)
+    given, rest = [*settings().items()], list(words)
     while rest and rest[0].startswith("-"):
         word = rest.pop(0)
         if word == "--":
             break
         name, equals, value = word.partition("=")
         if name not in FLAGS or equals:
-            given[name] = value if equals or not rest else rest.pop(0)
+            given.append((name, value if equals or not rest else rest.pop(0)))
     ours = {name: value for name, value in os.environ.items() if name.startswith("CARBONTUI_")}
-    given |= {SETTINGS[name]: ours[name] for name in SETTINGS if ours.get(name)}
+    given += [(SETTINGS[name], ours[name]) for name in SETTINGS if ours.get(name)]
     known = ours.keys() <= PLACES | SETTINGS.keys() and not any(name.startswith(OF_OTHERS) for name in os.environ)
-    right = all(name in RIGHT and RIGHT[name](value) for name, value in given.items())
+    right = all(name in RIGHT and RIGHT[name](value) for name, value in given)
     return rest if known and right and rest and not any("/fd/" in word for word in rest) else None
 
 
@@ -167,14 +173,18 @@ def _begin(argv: list[str], ours: "Callable[[], tuple[list[str], dict[str, str]]
     """Begin the command; None, or OSError, where it is to be started as any other: nothing is left behind then."""
     import resource
     import stat
+    from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask  # type: ignore[import-not-found]  # without enum
+
+    from carbontui.client import inject
 
     few = 0 <= resource.getrlimit(resource.RLIMIT_NOFILE)[1] < FILES_LEAST
-    read, program = stat.S_ISREG(os.fstat(0).st_mode), _program(argv)
-    if few or read or not program or any(map(os.isatty, (0, 1, 2))):
+    read, *_ = [stat.S_ISREG(os.fstat(fd).st_mode) for fd in (0, 1, 2)]  # each is open
+    program, state = _program(argv), home("STATE", "~/.local/state")
+    if few or read or not program or any(map(os.isatty, (0, 1, 2))) or not (cwd() and os.path.isabs(state)):  # noqa: PTH117
         return None
-    mask = os.umask(0o077)
+    one, mask, before = None, os.umask(0o077), pthread_sigmask(SIG_BLOCK, FORWARDED)
     try:
-        state, sockets = home("STATE", "~/.local/state"), socket_dir()
+        sockets = socket_dir()
         os.makedirs(f"{state}/jobs", exist_ok=True)  # noqa: PTH103
         disk = os.statvfs(state)
         if not (_is_private(state) and _is_private(sockets)) or disk.f_bavail * disk.f_frsize < ROOM_B:
@@ -183,25 +193,24 @@ def _begin(argv: list[str], ours: "Callable[[], tuple[list[str], dict[str, str]]
         one = Begun(job, f"{state}/jobs/{job}", f"{sockets}/{socket_name(state, job)}")
         os.mkdir(one.dir)  # noqa: PTH102
         try:
-            if _fork(one, program, argv, ours, mask):
-                return one
-        except OSError:
-            pass
-        os.close(one.stdin)
-        for name in os.listdir(one.dir):  # noqa: PTH208
-            os.unlink(f"{one.dir}/{name}")  # noqa: PTH108
-        os.rmdir(one.dir)  # noqa: PTH106
+            _fork(one, program, argv, ours, mask)
+        finally:
+            if not one.child:
+                os.close(one.stdin)
+                inject.remove(one.dir)
     finally:
         os.umask(mask)
-    return None
+        if one is None or not one.child:
+            pthread_sigmask(SIG_SETMASK, before)
+    return one if one.child else None
 
 
 def _fork(
     one: Begun, program: str, argv: list[str], ours: "Callable[[], tuple[list[str], dict[str, str]]]", mask: int
-) -> bool:
-    """Start the command in a fork, which then becomes its keeper; whether it has started."""
+) -> None:
+    """Start the command in a fork, which then becomes its keeper."""
     import fcntl
-    from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, pthread_sigmask, signal  # type: ignore[import-not-found]  # no enum
+    from _signal import SIG_DFL, SIG_SETMASK, pthread_sigmask, signal
 
     from carbontui.client import inject
 
@@ -218,14 +227,15 @@ def _fork(
         os.environ, hook_dir=hook, socket=one.socket, job=one.job, marker=marker, log=one.log, err=one.err
     )
     (reads, one.spec), (told, tells) = os.pipe(), os.pipe()
-    before = pthread_sigmask(SIG_BLOCK, FORWARDED)
     one.keeper = os.fork()
     if one.keeper == 0:
         child = 0
         try:
+            signal(17, SIG_DFL)  # else it is not told how the command ends
             child = os.fork()
             os.setsid()
             if child == 0:
+                os.write(tells, b"%d " % os.getpid())
                 os.umask(mask)
                 os.set_inheritable(lock, True)
                 os.dup2(output, 1)
@@ -249,14 +259,13 @@ def _fork(
             os._exit(1)
     for fd in (reads, tells, lock, *{output, errors}):
         os.close(fd)
-    started = os.read(told, 1) == b""  # closed by its exec
-    os.close(told)
-    if not started:
+    with os.fdopen(told) as end:
+        pid, _, fault = end.read().partition(" ")  # to its exec, which closes it
+    one.child = 0 if fault else int(pid or 0)
+    if not one.child:
         os.kill(one.keeper, 9)
         os.waitpid(one.keeper, 0)
         os.close(one.spec)
-        pthread_sigmask(SIG_SETMASK, before)
-    return started
 
 
 def is_unread(fd: int) -> bool:

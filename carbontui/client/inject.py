@@ -58,24 +58,26 @@ def link(job_dir: str) -> None:
     there = os.path.isdir(f"{shared}/{name}")
     fresh, hook = f"{job_dir}/hook.{os.getpid()}", f"{job_dir}/hook"
     if not there:
-        build(fresh)
-        os.makedirs(shared, 0o700, exist_ok=True)
         try:
+            build(fresh)
+            os.makedirs(shared, 0o700, exist_ok=True)
             os.rename(fresh, f"{shared}/{name}")
-        except OSError:  # another job was first
-            _remove(fresh)
+        except OSError:
+            remove(fresh)
+            if not os.path.isdir(f"{shared}/{name}"):  # no other job was first
+                raise
     if os.path.isdir(hook) and not os.path.islink(hook):  # of an older version
-        _remove(hook)
+        remove(hook)
     os.symlink(f"../../client/{name}", fresh)
     os.replace(fresh, hook)
     if not there:
         links = (f"{jobs}/{job}/hook" for job in os.listdir(jobs))
         used = {os.path.basename(os.readlink(link)) for link in links if os.path.islink(link)}
         for old in {*os.listdir(shared)} - used:
-            _remove(f"{shared}/{old}")
+            remove(f"{shared}/{old}")
 
 
-def _remove(folder: str) -> None:
+def remove(folder: str) -> None:
     import shutil
 
     shutil.rmtree(folder, ignore_errors=True)

@@ -13,6 +13,8 @@ from importlib.machinery import PathFinder
 from types import TracebackType
 from typing import Any
 
+from carbontui import early
+
 ROOT = os.path.abspath(__file__).rsplit(os.sep, 3)[0]  # noqa: PTH100 - the keeper has no pathlib
 """The folder that this carbontui was imported from; not resolved, since an upgrade may swap what a link points to."""
 OF_THE_INSTALLATION = frozenset(
@@ -51,7 +53,7 @@ def forget_pythonpath() -> None:
     """From now on import nothing from the working directory in this process, and from the user's PYTHONPATH only what
     carbontui needs and has nowhere else."""
     given = os.environ.get("PYTHONPATH", "")
-    theirs = {*_entries(given), os.getcwd() if os.path.isdir(".") else ""}.difference((ROOT, *_ours(given)))  # noqa: PTH109, PTH112
+    theirs = {*_entries(given), early.cwd()}.difference((ROOT, *_ours(given)))
     sys.path[:] = [entry for entry in sys.path if entry and os.path.abspath(entry) not in theirs]  # noqa: PTH100
 
 

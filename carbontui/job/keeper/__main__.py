@@ -16,7 +16,7 @@ def main() -> None:
     try:
         spec = json.load(sys.stdin)
     except ValueError:  # `run` has ended before it could say what the job is
-        sys.exit(command.undo(begun) if begun else "no spec")
+        sys.exit(command.undo(begun, os.getcwd()) if begun else "no spec")  # noqa: PTH109
     environment = spec.pop("environment", None) or dict(os.environ)
     launch_env = spec.pop("surroundings", None) or isolation.launch_env()
     isolation.relax()

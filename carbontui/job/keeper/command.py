@@ -131,14 +131,14 @@ class BegunChild:
         self.returncode: int | None = None
 
 
-def undo(pid: int) -> str:
-    """End a command of which nothing else is known, and remove what there is of its job, in the current folder."""
+def undo(pid: int, directory: str) -> str:
+    """End a command that nobody keeps, and remove what there is of its job."""
     for number, within_s in ((signal.SIGTERM, UNDO_S), (signal.SIGKILL, 0.0)):
         proc.signal_group(pid, number)
         due = time.monotonic() + within_s
         while proc.group_alive(pid) and time.monotonic() < due:
             time.sleep(0.02)
-    shutil.rmtree(os.getcwd(), ignore_errors=True)  # noqa: PTH109
+    shutil.rmtree(directory, ignore_errors=True)
     return "`run` has ended at its start: so has its command"
 
 

@@ -19,6 +19,7 @@ from carbontui.client import inject
 from carbontui.config import Settings
 from carbontui.grid import settings
 from carbontui.job.files import launch_file, places, store
+from carbontui.job.keeper import command as keeping
 from carbontui.job.life import descriptors
 from carbontui.job.terms import spec as opts
 from carbontui.system import bounded_command, isolation, life, proc
@@ -305,6 +306,8 @@ def undone(directory: Path) -> Iterator[None]:
         yield
     except BaseException:
         if not _kept(directory):
+            if early.begun:
+                keeping.undo(early.begun.child, str(directory))
             shutil.rmtree(directory, ignore_errors=True)
         raise
 
