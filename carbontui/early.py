@@ -177,12 +177,12 @@ def _begin(argv: list[str], ours: "Callable[[], tuple[list[str], dict[str, str]]
 
     from carbontui.client import inject
 
-    few = 0 <= resource.getrlimit(resource.RLIMIT_NOFILE)[1] < FILES_LEAST
+    few = 0 <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FILES_LEAST
     read, *_ = [stat.S_ISREG(os.fstat(fd).st_mode) for fd in (0, 1, 2)]  # each is open
     program, state = _program(argv), home("STATE", "~/.local/state")
     if few or read or not program or any(map(os.isatty, (0, 1, 2))) or not (cwd() and os.path.isabs(state)):  # noqa: PTH117
         return None
-    one, mask, before = None, os.umask(0o077), pthread_sigmask(SIG_BLOCK, FORWARDED)
+    mask = os.umask(0o077)
     try:
         sockets = socket_dir()
         os.makedirs(f"{state}/jobs", exist_ok=True)  # noqa: PTH103
@@ -192,16 +192,16 @@ def _begin(argv: list[str], ours: "Callable[[], tuple[list[str], dict[str, str]]
         job = new_id()
         one = Begun(job, f"{state}/jobs/{job}", f"{sockets}/{socket_name(state, job)}")
         os.mkdir(one.dir)  # noqa: PTH102
+        before = pthread_sigmask(SIG_BLOCK, FORWARDED)
         try:
             _fork(one, program, argv, ours, mask)
         finally:
             if not one.child:
                 os.close(one.stdin)
                 inject.remove(one.dir)
+                pthread_sigmask(SIG_SETMASK, before)
     finally:
         os.umask(mask)
-        if one is None or not one.child:
-            pthread_sigmask(SIG_SETMASK, before)
     return one if one.child else None
 
 
@@ -220,6 +220,7 @@ def _fork(
     if not os.path.samestat(os.fstat(1), os.fstat(2)):
         one.err = f"{one.dir}/run.err"
         errors = os.open(one.err, flags, 0o600)
+    log = os.open(f"{one.dir}/carbontui.log", flags, 0o600)
     lock = os.open(f"{one.dir}/training.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     hook, marker = f"{one.dir}/hook", f"{one.dir}/resume.json"
@@ -247,7 +248,6 @@ def _fork(
             os.close(tells)
             time.sleep(FIRST_OUTPUT_S)  # the command's own start comes first
             os.chdir(one.dir)
-            log = os.open("carbontui.log", flags, 0o600)
             for fd, number in ((reads, 0), (log, 1), (log, 2)):
                 os.dup2(fd, number)
             os.set_inheritable(one.stdin, True)
@@ -257,7 +257,7 @@ def _fork(
         finally:
             os.kill(child, 9) if child else os.write(tells, b"not started")
             os._exit(1)
-    for fd in (reads, tells, lock, *{output, errors}):
+    for fd in (reads, tells, log, lock, *{output, errors}):
         os.close(fd)
     with os.fdopen(told) as end:
         pid, _, fault = end.read().partition(" ")  # to its exec, which closes it

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import click
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +26,7 @@ from carbontui.job.files import store
 from carbontui.job.keeper import signals
 from carbontui.job.life import launch
 from carbontui.job.terms import budget
+from carbontui.system import proc
 
 MAIN = [sys.executable, "-c", "from carbontui.__main__ import main; main()", "run", "--quiet"]
 LATE = ["--max-pause", "12h"]
@@ -126,6 +131,69 @@ def test_a_run_that_ends_at_its_start_takes_its_command_with_it(tmp_path: Path, 
     assert left.read_text() == "ended\n" and not jobs(home)
 
 
+def test_a_keeper_that_ends_at_its_start_takes_its_command_with_it(home: Path) -> None:
+    front = (
+        "import os, signal, sys; from carbontui import early; from carbontui.cli import main\n"
+        "early.quickly(['--', 'sh', '-c', 'echo $$; exec sleep 60'], lambda: ([], {**os.environ}))\n"
+        "os.kill(early.begun.keeper, signal.SIGKILL); sys.argv[1:] = ['run', '--', 'sleep', '60']; main()"
+    )
+    done = ended([sys.executable, "-c", front], stdin=subprocess.DEVNULL)
+    assert done.returncode == 2 and "ended at once" in done.stderr
+    assert not proc.group_alive(int(done.stdout)) and not jobs(home)
+
+
+def closed(fd: int) -> dict[str, object]:
+    return {"preexec_fn": lambda: os.close(fd)}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        closed(0),
+        closed(1),
+        closed(2),
+        {"preexec_fn": lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN)},
+        {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (12, 4096))},
+        {"env": {"XDG_STATE_HOME": "here"}},
+    ],
+)
+def test_a_start_in_odd_surroundings_is_that_of_any_other(how: dict[str, object], tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "CARBONTUI_HOME" or "env" not in how}
+    how = {"stdin": subprocess.DEVNULL, "cwd": tmp_path, **how, "env": env | how.get("env", {})}  # type: ignore[operator]
+    one, other = (ended([*MAIN, *more, "--", "sh", "-c", "echo a; echo b >&2; exit 4"], **how) for more in ([], LATE))
+    assert (one.returncode, one.stdout, one.stderr) == (other.returncode, other.stdout, other.stderr)
+    assert one.returncode == 4
+
+
+def test_a_command_lives_where_our_packages_are_on_pythonpath_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = {str(Path(one.__file__).parents[1]) for one in (paths, click, msgspec)}
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(folders))
+    done = ended([sys.executable, "-S", *MAIN[1:], "--", "sh", "-c", "sleep 1; echo up"], stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "up\n", "")
+
+
+def test_a_job_gets_its_keeper_although_nobody_reads_its_output(home: Path) -> None:
+    reads, writes = os.pipe()
+    full = fcntl.fcntl(writes, fcntl.F_GETPIPE_SZ)
+    os.write(writes, b"x" * full)
+    words = [*MAIN, "--", "sh", "-c", "echo up"]
+    with open(reads, "rb") as pipe, subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=writes) as front:
+        os.close(writes)
+        end = time.monotonic() + 60
+        while not [*home.glob("jobs/*/exit.json")] and time.monotonic() < end:
+            time.sleep(0.05)
+        assert [*home.glob("jobs/*/exit.json")]
+        assert pipe.read()[full:] == b"up\n" and front.wait(60) == 0
+
+
+def test_what_a_full_disk_cuts_off_is_removed(home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "client").write_text("no folder can be made here")
+    done = ended([*MAIN, "--", "sh", "-c", "echo up"], stdin=subprocess.DEVNULL)
+    assert (done.returncode, done.stdout) == (0, "up\n")
+    assert len(jobs(home)) == 1 and not [*home.glob("jobs/*/hook*")]
+
+
 def test_a_signal_that_comes_at_once_reaches_the_command() -> None:
     script = "import sys, time\ntry:\n print('up', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n sys.exit(3)"
     with subprocess.Popen(
@@ -224,6 +292,7 @@ def test_what_may_wait_or_be_refused_is_left_to_the_command_line(words: str) -> 
 def test_a_variable_counts_as_its_option(name: str, value: str, taken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"CARBONTUI_{name}", value)
     assert (early.plain(["true"]) is not None) is taken
+    assert early.plain(["--zone", "XX", "true"]) is None
 
 
 def test_no_key_is_handed_on_and_no_signal_lost() -> None:
