@@ -87,6 +87,7 @@ class House:
     def __init__(self, root: Path, runtime: Path | None) -> None:
         self.root = root
         self.home = root / "home"
+        self.module = "carbontui"
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("CARBONTUI_")}
         self.env |= {
             "CARBONTUI_HOME": str(self.home),
@@ -101,7 +102,7 @@ class House:
 
     def cli(self, *args, timeout=60.0, check=False, **kwargs):
         """`carbontui ARGS`; the finished process with text output."""
-        command = [*self.prefix, sys.executable, "-m", "carbontui", *map(str, args)]
+        command = [*self.prefix, sys.executable, "-m", self.module, *map(str, args)]
         done = subprocess.run(
             command,
             env=self.env,
