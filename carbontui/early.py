@@ -10,8 +10,10 @@ Until the command has begun nothing is imported but what an interpreter has load
 """
 
 import os
+import stat
 import sys
 import time
+from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, pthread_sigmask, signal  # type: ignore[import-not-found]  # no enum
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -172,8 +174,6 @@ RIGHT = {"--zone": is_zone, "--budget": is_factor, "--steps": is_count}
 def _begin(argv: list[str], ours: "Callable[[], tuple[list[str], dict[str, str]]]") -> "Begun | None":
     """Begin the command; None, or OSError, where it is to be started as any other: nothing is left behind then."""
     import resource
-    import stat
-    from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask  # type: ignore[import-not-found]  # without enum
 
     from carbontui.client import inject
 
@@ -210,7 +210,6 @@ def _fork(
 ) -> None:
     """Start the command in a fork, which then becomes its keeper."""
     import fcntl
-    from _signal import SIG_DFL, SIG_SETMASK, pthread_sigmask, signal
 
     from carbontui.client import inject
 
@@ -272,7 +271,6 @@ def is_unread(fd: int) -> bool:
     """Whether it is a pipe or socket with something to be read, or somebody who may still write."""
     import fcntl
     import select
-    import stat
     import termios
 
     mode = os.fstat(fd).st_mode
