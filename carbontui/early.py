@@ -15,6 +15,8 @@ import sys
 import time
 from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, pthread_sigmask, signal  # type: ignore[import-not-found]  # no enum
 
+from carbontui.client import inject
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +102,8 @@ def cwd() -> str:
 def own_path() -> list[str]:
     """Where Python's own modules are found, and no others of their names."""
     theirs = {os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(":") if entry}  # noqa: PTH100
-    return [entry for entry in sys.path if entry and os.path.abspath(entry) not in theirs | {cwd()}]  # noqa: PTH100
+    theirs.add(cwd())
+    return [entry for entry in sys.path if entry and os.path.abspath(entry) not in theirs]  # noqa: PTH100
 
 
 def quickly(words: list[str], ours: "Callable[[], tuple[list[str], dict[str, str]]]") -> None:
@@ -175,8 +178,6 @@ def _begin(argv: list[str], ours: "Callable[[], tuple[list[str], dict[str, str]]
     """Begin the command; None, or OSError, where it is to be started as any other: nothing is left behind then."""
     import resource
 
-    from carbontui.client import inject
-
     few = 0 <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FILES_LEAST
     read, *_ = [stat.S_ISREG(os.fstat(fd).st_mode) for fd in (0, 1, 2)]  # each is open
     program, state = _program(argv), home("STATE", "~/.local/state")
@@ -210,8 +211,6 @@ def _fork(
 ) -> None:
     """Start the command in a fork, which then becomes its keeper."""
     import fcntl
-
-    from carbontui.client import inject
 
     inject.link(one.dir)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND

@@ -39,19 +39,8 @@ def note_of_keys() -> str:
     return ""
 
 
-USUAL = (
-    "name",
-    "zone",
-    "budget",
-    "work",
-    "steps",
-    "carbon_budget",
-    "max_pause",
-    "no_cap",
-    "try_first",
-    "detach",
-    "help",
-)
+USUAL = ("name", "zone", "budget", "work", "steps", "carbon_budget")
+USUAL += ("max_pause", "no_cap", "try_first", "detach", "help")
 
 
 @click.command(
