@@ -39,7 +39,7 @@ def note_of_keys() -> str:
     return ""
 
 
-USUAL = ("name", "zone", "budget", "work", "steps", "carbon_budget")
+USUAL: tuple[str, ...] = ("name", "zone", "budget", "work", "steps", "carbon_budget")
 USUAL += ("max_pause", "no_cap", "try_first", "detach", "help")
 
 
