@@ -305,7 +305,9 @@ class Place:
 
     def files(self) -> tuple[tuple[str, bytes], ...]:
         found = sorted(path for path in self.folder.rglob("*") if path.is_file())
-        return tuple((str(path.relative_to(self.folder)), without_ours(path.read_bytes())[0]) for path in found)
+        names = [(str(path.relative_to(self.folder)), path) for path in found]
+        # a .pyc has the second in which its source was written in its head
+        return tuple((name, without_ours(path.read_bytes())[0][16 * (path.suffix == ".pyc") :]) for name, path in names)
 
     def headless(self, line: str) -> Outcome:
         done = subprocess.Popen(
