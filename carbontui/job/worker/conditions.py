@@ -236,11 +236,11 @@ def ways(scope: Scope) -> list[tuple[Any, ast.AST, bool]]:
         elif isinstance(node, ast.Continue) and node.lineno < scope.line:
             parent: Any = scope.file.parents[node]
             loop: Any = next(one for one in scope.file.above(node) if isinstance(one, _LOOPS))
-            plain_ = isinstance(parent, ast.If) and node in parent.body and scope.file.parents[parent] is loop
+            simple = isinstance(parent, ast.If) and node in parent.body and scope.file.parents[parent] is loop
             grown = (one.lineno < node.lineno for one in own(loop) if isinstance(one, ast.AugAssign))
             # what a while statement counts behind it are no rounds
             if lines(loop.body, scope.line) and (not isinstance(loop, ast.While) or any(grown)):
-                found.append((node, parent.test if plain_ else ast.Name("several", ast.Load()), False))
+                found.append((node, parent.test if simple else ast.Name("several", ast.Load()), False))
     return found
 
 
