@@ -544,6 +544,8 @@ def main():
         os.write(
             1, f"{max(rank, 0)} {name}: {weights} {state} {sorted(calls.items())}\n".encode()
         )  # whole, of each rank
+    if rank >= 0:  # gloo's threads let go of Python's objects, which in an interpreter that ends aborts
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -62,6 +62,8 @@ if rank == 0:
         digest.update(value.detach().numpy().tobytes())
     made = {int(v["step"]) for v in optimizer.state.values()}
     print(f"steps {step} made {sorted(made)} weights {digest.hexdigest()}", flush=True)
+if world > 1:
+    torch.distributed.destroy_process_group()
 """
 SAID = re.compile(r"steps (\d+) made (\[.*\]) weights (\w+)")
 

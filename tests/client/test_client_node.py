@@ -102,8 +102,18 @@ def test_another_users_socket_is_not_spoken_to(opener, monkeypatch):
     taken.close()
 
 
+def test_a_name_that_was_taken_just_now_is_knocked_at_until_it_listens(opener, monkeypatch):
+    with socket.socket(socket.AF_UNIX) as taken:
+        taken.bind(node.name_of_socket())
+        monkeypatch.setattr(node, "PATIENCE_S", 0.0)
+        monkeypatch.setattr(node, "LISTENS_S", 60.0)
+        monkeypatch.setattr(node.time, "sleep", lambda _: taken.listen())
+        assert isinstance(node.joined(1, opener)[0], node.NodeStore) and opener.opened == 0
+
+
 def test_ranks_behind_a_hub_vote_arrive_and_go_on(opener, memory, monkeypatch):
-    monkeypatch.setattr(node, "PATIENCE_S", 20.0)  # a busy machine must not keep a rank from its hub
+    monkeypatch.setattr(node, "PATIENCE_S", 60.0)  # a busy machine must not keep a rank from its hub
+    monkeypatch.setattr(node, "first_here", lambda rank: rank == 1)
     made = [Ranks(Gate(), rank, 4, lambda: None, opener) for rank in (1, 2, 3)]
     for one in made:
         one.start()

@@ -56,6 +56,7 @@ while not end.item():
     marks.write(f"{step}\\n")
     carbontui.step()  # an optimizer would take a second more to load, on each machine
 dist.barrier()
+dist.destroy_process_group()
 """
 
 

@@ -59,6 +59,7 @@ while step < steps:
 values = b"".join(parameter.detach().numpy().tobytes() for parameter in model.parameters())
 (folder / f"weights.{rank}").write_text(hashlib.sha256(values).hexdigest())
 dist.barrier()
+dist.destroy_process_group()
 """
 STEPS = 600
 

@@ -22,6 +22,8 @@ from carbontui.client.pausing.store import Lost, Store, prefix
 
 PATIENCE_S = 3.0
 """A rank that is not the first of its node waits this long for the one that is, before it serves itself."""
+LISTENS_S = 0.5
+"""Whoever has taken the node's name listens by then."""
 NAP_S = 0.002
 """First sleep between two looks for keys that are about to appear."""
 LINE_MOST_B = 1 << 20
@@ -223,7 +225,7 @@ def joined(rank: int, opener: Callable[[], Store], nap_most_s: float = 0.05) -> 
             connection = None if rank == 0 or hub is None else knocked(name)
         if connection is not None:
             return NodeStore(connection), hub
-        if late:
+        if late and (rank == 0 or hub is not None or time.monotonic() >= due + LISTENS_S):
             return opener(), hub
         time.sleep(0.05)
 
