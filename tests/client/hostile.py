@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import collections
 import concurrent.futures
+import gc
 import hashlib
 import os
 import random
@@ -544,7 +545,9 @@ def main():
         os.write(
             1, f"{max(rank, 0)} {name}: {weights} {state} {sorted(calls.items())}\n".encode()
         )  # whole, of each rank
-    if rank >= 0:  # gloo's threads let go of Python's objects, which in an interpreter that ends aborts
+    if rank >= 0:  # gloo's threads let go of Python's objects, which aborts in an interpreter that ends
+        del model, optimizer, loader, held
+        gc.collect()
         torch.distributed.destroy_process_group()
 
 
