@@ -11,16 +11,16 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_174
+WHOLE = 51_167
 FILES = 438
 ROOMS = {
-    "": 2_101,
+    "": 2_112,
     "account": 950,
     "assumed": 217,
     "client": 1_536,
     "client/detection": 910,
     "client/frameworks": 1_058,
-    "client/pausing": 1_597,
+    "client/pausing": 1_598,
     "commands": 2_450,
     "commands/support": 783,
     "extensions": 412,
@@ -36,7 +36,7 @@ ROOMS = {
     "job/keeper": 1_523,
     "job/life": 888,
     "job/supervisor": 301,
-    "job/supervisor/core": 4_771,
+    "job/supervisor/core": 4_761,
     "job/supervisor/record": 1_427,
     "job/supervisor/shell": 2_002,
     "job/terms": 466,
@@ -55,7 +55,7 @@ ROOMS = {
     "tui/model": 821,
     "tui/screens": 1_499,
     "tui/terminal": 473,
-    "tui/widgets": 1_805,
+    "tui/widgets": 1_796,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 
