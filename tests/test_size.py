@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_167
+WHOLE = 51_120
 FILES = 438
 ROOMS = {
     "": 2_112,
@@ -36,10 +36,10 @@ ROOMS = {
     "job/keeper": 1_523,
     "job/life": 888,
     "job/supervisor": 301,
-    "job/supervisor/core": 4_761,
-    "job/supervisor/record": 1_427,
-    "job/supervisor/shell": 2_002,
-    "job/terms": 466,
+    "job/supervisor/core": 4_724,
+    "job/supervisor/record": 1_422,
+    "job/supervisor/shell": 2_000,
+    "job/terms": 463,
     "job/worker": 1_532,
     "nodes": 489,
     "plan": 1_753,
