@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_120
+WHOLE = 51_102
 FILES = 438
 ROOMS = {
     "": 2_112,
@@ -52,10 +52,10 @@ ROOMS = {
     "system": 906,
     "text": 1_283,
     "tui": 248,
-    "tui/model": 821,
-    "tui/screens": 1_499,
+    "tui/model": 819,
+    "tui/screens": 1_494,
     "tui/terminal": 473,
-    "tui/widgets": 1_796,
+    "tui/widgets": 1_785,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 
