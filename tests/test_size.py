@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_102
+WHOLE = 51_075
 FILES = 438
 ROOMS = {
     "": 2_112,
@@ -21,15 +21,15 @@ ROOMS = {
     "client/detection": 910,
     "client/frameworks": 1_058,
     "client/pausing": 1_598,
-    "commands": 2_450,
-    "commands/support": 783,
+    "commands": 2_448,
+    "commands/support": 780,
     "extensions": 412,
     "extensions/evaluation": 1_088,
     "extensions/fleet": 1_103,
     "extensions/llm": 142,
     "extensions/moves": 1_228,
     "extensions/site": 907,
-    "grid": 2_659,
+    "grid": 2_657,
     "grid/providers": 1_290,
     "job": 7,
     "job/files": 959,
@@ -42,15 +42,15 @@ ROOMS = {
     "job/terms": 463,
     "job/worker": 1_532,
     "nodes": 489,
-    "plan": 1_753,
+    "plan": 1_741,
     "power": 2_059,
     "power/agent": 1_098,
     "power/backends": 1_044,
-    "power/limit": 911,
-    "reports": 1_807,
+    "power/limit": 909,
+    "reports": 1_803,
     "slurm": 671,
     "system": 906,
-    "text": 1_283,
+    "text": 1_281,
     "tui": 248,
     "tui/model": 819,
     "tui/screens": 1_494,
