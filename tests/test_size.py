@@ -11,16 +11,16 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_075
+WHOLE = 51_045
 FILES = 438
 ROOMS = {
     "": 2_112,
     "account": 950,
     "assumed": 217,
-    "client": 1_536,
+    "client": 1_526,
     "client/detection": 910,
-    "client/frameworks": 1_058,
-    "client/pausing": 1_598,
+    "client/frameworks": 1_048,
+    "client/pausing": 1_590,
     "commands": 2_448,
     "commands/support": 780,
     "extensions": 412,
@@ -35,7 +35,7 @@ ROOMS = {
     "job/files": 959,
     "job/keeper": 1_523,
     "job/life": 888,
-    "job/supervisor": 301,
+    "job/supervisor": 300,
     "job/supervisor/core": 4_724,
     "job/supervisor/record": 1_422,
     "job/supervisor/shell": 2_000,
@@ -43,7 +43,7 @@ ROOMS = {
     "job/worker": 1_532,
     "nodes": 489,
     "plan": 1_741,
-    "power": 2_059,
+    "power": 2_058,
     "power/agent": 1_098,
     "power/backends": 1_044,
     "power/limit": 909,
