@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_045
+WHOLE = 51_009
 FILES = 438
 ROOMS = {
     "": 2_112,
@@ -43,10 +43,10 @@ ROOMS = {
     "job/worker": 1_532,
     "nodes": 489,
     "plan": 1_741,
-    "power": 2_058,
-    "power/agent": 1_098,
-    "power/backends": 1_044,
-    "power/limit": 909,
+    "power": 2_049,
+    "power/agent": 1_093,
+    "power/backends": 1_035,
+    "power/limit": 896,
     "reports": 1_803,
     "slurm": 671,
     "system": 906,
