@@ -6,10 +6,6 @@ import sys
 
 from carbontui import early
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
-
 
 def _isolate(path: "list[str]") -> None:
     from carbontui.system import isolation
@@ -26,7 +22,7 @@ def _of_keeper(path: "list[str]") -> "tuple[list[str], dict[str, str]]":
     return paths.apart(), isolation.environment(os.environ)
 
 
-def main() -> "NoReturn":
+def main() -> None:
     """Entry point. `line`, and the start of `run`, come first where they can; everything else is the command line's."""
     path, sys.path[:] = sys.path[:], early.own_path()
     if sys.argv[1:2] == ["run"]:

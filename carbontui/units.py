@@ -239,3 +239,17 @@ def between(rows: Sequence[Sequence[float]], at: float) -> tuple[float, ...]:
             share = (at - low[0]) / (high[0] - low[0])
             return tuple(one + share * (other - one) for one, other in zip(low, high, strict=True))
     return tuple(rows[-1])
+
+
+def mean_over(values: Sequence[float | None], start_s: float, step_s: float, t0: float, t1: float) -> float | None:
+    """Time-weighted mean of a series of equal slots over [t0, t1); None where no value is known."""
+    total = weight = 0.0
+    index = max(0, math.floor((t0 - start_s) / step_s))
+    while index < len(values) and start_s + index * step_s < t1:
+        value = values[index]
+        overlap = min(t1, start_s + (index + 1) * step_s) - max(t0, start_s + index * step_s)
+        if value is not None and overlap > 1e-6:
+            total += value * overlap
+            weight += overlap
+        index += 1
+    return total / weight if weight else None

@@ -132,14 +132,14 @@ def made(tree):
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or named(node.func) not in ("statement", "Statement") or not node.args:
             continue
-        code = node.args[0]
-        known = isinstance(code, ast.Constant) and named(node.func) == "statement"
         literal = {keyword.arg for keyword in node.keywords}
-        parts = literal if known and None not in literal else None
-        if isinstance(code, ast.Constant):
-            yield code.value, parts, node.lineno
-        elif isinstance(code, ast.JoinedStr) and isinstance(code.values[0], ast.Constant):
-            yield f"{code.values[0].value}*", None, node.lineno
+        parts = literal if named(node.func) == "statement" and None not in literal else None
+        first = node.args[0]
+        for code in (first.body, first.orelse) if isinstance(first, ast.IfExp) else (first,):
+            if isinstance(code, ast.Constant):
+                yield code.value, parts, node.lineno
+            elif isinstance(code, ast.JoinedStr) and isinstance(code.values[0], ast.Constant):
+                yield f"{code.values[0].value}*", None, node.lineno
 
 
 def fields(wording):

@@ -8,7 +8,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Protocol
 
@@ -202,25 +202,9 @@ class Grid:
         self.starts = [row.start_s for row in series.rows]
         self.values = [row.value for row in series.rows]
         self.ends = [row.start_s + row.dur_s for row in series.rows]
-        self.total = [0.0]
-        for row in series.rows:
-            self.total.append(self.total[-1] + row.value * row.dur_s)
-
-    @property
-    def source(self) -> str:
-        return self.series.source
-
-    @property
-    def start_s(self) -> float:
-        return self.starts[0]
-
-    @property
-    def end_s(self) -> float:
-        return self.ends[-1]
-
-    @property
-    def step_s(self) -> float:
-        return self.series.rows[0].dur_s
+        self.total = [*accumulate((row.value * row.dur_s for row in series.rows), initial=0.0)]
+        self.source, self.step_s = series.source, series.rows[0].dur_s
+        self.start_s, self.end_s = self.starts[0], self.ends[-1]
 
     def at(self, moment: float) -> float:
         """The value of the row that contains `moment`."""

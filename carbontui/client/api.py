@@ -1,7 +1,5 @@
 """The public functions of a training script; each a no-op without a supervisor."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import sys

@@ -1,7 +1,5 @@
 """The wrapper around a step: alone in its file, because torch.compile must examine it and nothing else of ours."""
 
-from __future__ import annotations
-
 import functools
 import threading
 from typing import Any, Callable

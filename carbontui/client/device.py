@@ -1,7 +1,5 @@
 """The client's calls into torch, only if the script itself has loaded it."""
 
-from __future__ import annotations
-
 import os
 import sys
 from types import ModuleType

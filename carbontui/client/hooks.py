@@ -5,8 +5,6 @@ A boundary is the end of an outermost optimizer step, never inside backward. One
 off, and so does a framework whose own loop reports the end of a step (frameworks/) while it trains.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import os

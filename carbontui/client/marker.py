@@ -5,8 +5,6 @@ evidence of a training before its first step, to explain why no step is seen: li
 process that imports a training library. Words: the name of a module the hook waits for, and CAPTURED.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

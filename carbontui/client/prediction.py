@@ -10,8 +10,6 @@ their lag-1 correlation, bias-corrected for short series (Kendall 1954). If a fe
 upper end follows Johnson's skewness-corrected t (1978): a checkpoint or another program's burst recurs.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from dataclasses import dataclass

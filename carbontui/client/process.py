@@ -1,7 +1,5 @@
 """This process at its supervisor: its gate, and its link from the first step to the end."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import socket

@@ -1,8 +1,6 @@
 """What can be said of a script's objects while none of its code runs: a `len()` of its own may draw, print, or make a
 pass. Asked are builtin types; of torch's own the length follows from their parts, or is what they were told."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import operator

@@ -28,6 +28,10 @@ SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
 WAITING_BUDGET = "3x"
 """Default budget of a job that may have to wait (--objective time)."""
 LEFT_RUNNING_EXIT = 86
+READS_ONCE = (
+    "the command was handed a pipe, which can be read once: it is paused, never unloaded, and a reboot ends it (where"
+    " it reads none: < /dev/null)"
+)
 
 
 def note_of_keys() -> str:
@@ -136,11 +140,10 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         launch.executable(command)
         nodes = machines.named(given["hosts"]) if given.get("hosts") else machines.of_slurm()
         every_node, numbered = nodes is not None, scheduled is not None and not has_a_screen()
-        home = (
-            launch.at_home(before.id, before.dir, before.name, every_node=every_node)
-            if before
-            else launch.claim(title, command, every_node=every_node, numbered=numbered)
-        )
+        if before:
+            home = launch.at_home(before.id, before.dir, before.name, every_node=every_node)
+        else:
+            home = launch.claim(title, command, every_node=every_node, numbered=numbered)
         taken = f"the name {title} is taken: this is {home['name']}" if title not in ("", home["name"]) else ""
         if log_path:
             home["log"] = str(Path(log_path).absolute())
@@ -149,7 +152,7 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         chosen |= {"commit": launch.commit(command, chosen["cwd"])}
         begun_s = early.begun.at_s if early.begun else time.time()
         started = spec.Options(**home, nodes=nodes, created_s=begun_s, **chosen)
-        fault, of_input = nodes.fault if nodes else "", "" if detach else note_of_input(handed, once)
+        fault, of_input = nodes.fault if nodes else "", READS_ONCE if once and not detach else ""
         says.joined("" if before else taken, note_of_keys(), fault, of_input)
         if before is not None:
             started = requeue.taken_up(before, started, log=started.log if log_path else None)
@@ -167,14 +170,6 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         )
     except launch.LaunchError as error:
         raise Failure(str(error), error.code) from None
-
-
-def note_of_input(handed: descriptors.Handed, once: bool) -> str:
-    """What is to be known of the command's standard input; '' if nothing."""
-    if once:
-        ends = "it is paused, never unloaded, and a reboot ends it"
-        return f"the command was handed a pipe, which can be read once: {ends} (where it reads none: < /dev/null)"
-    return ""
 
 
 def assumed(given: dict[str, Any], chosen: dict[str, Any]) -> tuple[str, str]:

@@ -161,10 +161,8 @@ class Feed:
         value yet show the forecast published for them.
         """
         actual = self._actual(now_s)
-        known = (
-            self._yours is not None or self._typical is not None or actual or self._published() or self._plays(now_s)
-        )
-        if self.zone is None or not known:
+        reported = actual or self._published() or self._plays(now_s)
+        if self.zone is None or not (reported or self._typical is not None or self._yours is not None):
             return None
         start_s = math.floor((now_s - back_s) / step_s) * step_s
         realised = max(0, int((now_s - start_s) // step_s))

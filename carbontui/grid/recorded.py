@@ -60,12 +60,8 @@ def load_price(path: str | Path) -> Series | None:
         return None
     column, named = priced_by
     currency, kwh = named[1].upper(), 1000.0 if named[2] == "mwh" else 1.0
-
-    def value(text: str, where: str) -> float:
-        return number(text, where) / kwh
-
     priced = [(line, cells) for line, cells in lines if len(cells) > column and cells[column].strip()]
-    rows = _rows(path, header, priced, column, value)
+    rows = _rows(path, header, priced, column, lambda text, where: number(text, where) / kwh)
     return Series("recorded", "price", rows, f"recorded: {path.name}", currency=currency)
 
 

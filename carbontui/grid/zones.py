@@ -139,9 +139,8 @@ def find(wanted: str | None) -> tuple[Zone | None, str]:
         return candidates[0], ""
     names = ", ".join(zone.key for zone in candidates[:NAMED])
     # the repair comes first: a screen may have no room for the names
-    return None, "the grid zone is not known; set it with --zone or CARBONTUI_ZONE" + (
-        f" (perhaps {names})" if names else ""
-    )
+    perhaps = f" (perhaps {names})" if names else ""
+    return None, f"the grid zone is not known; set it with --zone or CARBONTUI_ZONE{perhaps}"
 
 
 def sure(wanted: str | None, yours: float | None = None) -> Zone:

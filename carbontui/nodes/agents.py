@@ -90,9 +90,8 @@ class Agents(AgentHandle):
     async def set_limit(
         self, watts_per_gpu: float | None, *, allow_raise: bool = False, left: tuple[str, ...] = ()
     ) -> tuple[Outcome, ...]:
-        told = await asyncio.gather(
-            *(each.set_limit(watts_per_gpu, allow_raise=allow_raise, left=left) for each in self._all)
-        )
+        limits = (each.set_limit(watts_per_gpu, allow_raise=allow_raise, left=left) for each in self._all)
+        told = await asyncio.gather(*limits)
         return tuple(outcome for outcomes in told for outcome in outcomes)
 
     def change(self, **fields: object) -> None:

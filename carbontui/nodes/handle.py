@@ -120,18 +120,15 @@ class NodeHandle(AgentHandle):
 
     def _dated(self, report: Report) -> Report:
         """The report in our clocks, with its boards and host named after this node."""
-        now, wall = time.monotonic(), time.time()
+        now = time.monotonic()
+        wall_ahead = time.time() - now
         self._shifts.append(now - report.readings.mono_s)
         shift = min(self._shifts)
-
-        def by_wall(mono_s: float) -> float:
-            return wall - (now - mono_s)
-
         mono = report.readings.mono_s + shift
         readings = structs.replace(
             report.readings,
             mono_s=mono,
-            wall_s=by_wall(mono),
+            wall_s=mono + wall_ahead,
             devices=tuple(
                 structs.replace(device, uuid=self._named(device.uuid), node=self.name)
                 for device in report.readings.devices
@@ -143,7 +140,7 @@ class NodeHandle(AgentHandle):
                 sample,
                 uuid=self._named(sample.uuid),
                 mono_s=sample.mono_s + shift,
-                wall_s=by_wall(sample.mono_s + shift),
+                wall_s=sample.mono_s + shift + wall_ahead,
             )
             for sample in report.samples
         )

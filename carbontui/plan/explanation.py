@@ -61,7 +61,7 @@ def explain(problem: Problem, plan: Schedule, currency: str | None = None) -> Ex
         found = _with_rent(found, problem, plan, now, currency)
     if now is None or beside:  # the next best by grams alone is not a runner-up
         return found
-    return _with_runner_up(found, problem, plan, rivals, now, money)
+    return _with_runner_up(found, problem, rivals, now, money)
 
 
 def _with_rent(
@@ -83,12 +83,7 @@ def _with_rent(
 
 
 def _with_runner_up(
-    explanation: Explanation,
-    problem: Problem,
-    plan: Schedule,
-    rivals: Sequence[PolicyResult],
-    now: PolicyResult,
-    money: bool,
+    explanation: Explanation, problem: Problem, rivals: Sequence[PolicyResult], now: PolicyResult, money: bool
 ) -> Explanation:
     """With the best policy without waiting where the plan waits. Where it does not, no simple policy that waits is the
     best one of its kind, so no figure is given: only why no pause pays."""

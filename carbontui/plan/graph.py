@@ -142,7 +142,7 @@ def build(problem: Problem, fixed: Fixed = None) -> Graph:
         raise ProblemError(
             "min_run_slots", f"gives {states} states with min_pause_slots and max_resumes in {len(dur)} slots, too many"
         )
-    target, blocks = _arcs(cls, ages, resumes, limit, running, running[member], cls_of_level, problem)
+    target, blocks = _arcs(cls, ages, limit, running, running[member], cls_of_level)
     group_dwell = problem.min_run_slots if running[problem.initial_level] else problem.min_pause_slots
     oldest = _dwell(group_dwell, len(dur))
     first_age = max(1, oldest - max(0, group_dwell - problem.initial_age_slots))
@@ -213,14 +213,7 @@ def _states(problem: Problem, class_runs: Bools, any_fixed: bool) -> tuple[Ints,
 
 
 def _arcs(
-    cls: Ints,
-    ages: Ints,
-    resumes: Ints,
-    limit: int,
-    running: Bools,
-    class_runs: Bools,
-    cls_of_level: Ints,
-    problem: Problem,
+    cls: Ints, ages: Ints, limit: int, running: Bools, class_runs: Bools, cls_of_level: Ints
 ) -> tuple[Ints, tuple[tuple[Block, ...], tuple[Block, ...]]]:
     """Targets [2, S, L] and the slabs of arcs, for free slots and for slots with a fixed level (dwell waived)."""
     counts = max(1, limit)

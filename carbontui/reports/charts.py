@@ -51,11 +51,11 @@ def timeline(story: RunStory) -> str:
     grams = _Scale(chart.intensity, *middle)
     body = [
         watts.axis("W"),
-        _area(chart.watts, times, watts, "var(--power)"),
-        _end(times, watts, chart.watts, "power"),
+        _area(chart.watts, times, watts),
+        _end(watts, chart.watts, "power"),
         grams.axis("g/kWh"),
         _line(chart.intensity, times, grams, "var(--line)", "none"),
-        _end(times, grams, chart.intensity, "intensity"),
+        _end(grams, chart.intensity, "intensity"),
         _strip(story, times, bottom),
         times.axis(low, [top[0], low]),
     ]
@@ -190,17 +190,17 @@ def _line(values: Sequence[float | None], times: _Times, scale: _Scale, stroke: 
     )
 
 
-def _area(values: Sequence[float | None], times: _Times, scale: _Scale, stroke: str) -> str:
+def _area(values: Sequence[float | None], times: _Times, scale: _Scale) -> str:
     found = []
     for first, run in _runs(values):
         left, right = times.column(first)[0], times.column(first + len(run) - 1)[1]
         y0 = scale.y(scale.lo)
         points = f"{left:.1f},{y0:.1f} {_steps(first, run, times, scale)} {right:.1f},{y0:.1f}"
         found.append(f'<polygon points="{points}" fill="var(--power)" fill-opacity="0.16" stroke="none"/>')
-    return "".join(found) + _line(values, times, scale, stroke, "none")
+    return "".join(found) + _line(values, times, scale, "var(--power)", "none")
 
 
-def _end(times: _Times, scale: _Scale, values: Sequence[float | None], name: str) -> str:
+def _end(scale: _Scale, values: Sequence[float | None], name: str) -> str:
     last = next((value for value in reversed(values) if value is not None), None)
     return "" if last is None else _label(name, scale.y(last) + 4)
 
@@ -223,7 +223,7 @@ def _legend(states: Iterable[str], y: float) -> str:
     found, left = list[str](), LEFT
     for state in states:
         words = _words(state)
-        found += _box(state, left, y, 14.0, 12.0, stroke="var(--edge)")
+        found += _box(state, left, y, 14.0, 12.0)
         found.append(f'<text x="{left + 19:.1f}" y="{y + 10:.1f}">{escape(words)}</text>')
         left += 40.0 + 7.0 * len(words)
     return "".join(found)
@@ -233,13 +233,11 @@ def _words(state: str) -> str:
     return STATE_WORDS.get(state, state).split(",")[0]
 
 
-def _box(
-    state: str, x: float, y: float, width: float, height: float, stroke: str = "none", title: str = ""
-) -> list[str]:
+def _box(state: str, x: float, y: float, width: float, height: float, title: str = "") -> list[str]:
     fill, hatch = STRIP[state]
     box = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
     named = f"><title>{escape(title)}</title></rect>" if title else "/>"
-    drawn = [f'<rect {box} fill="{fill}" stroke="{stroke}" stroke-width="0.5"{named}']
+    drawn = [f'<rect {box} fill="{fill}" stroke="var(--edge)" stroke-width="0.5"{named}']
     return [*drawn, f'<rect {box} fill="url(#{hatch})" opacity="0.5"/>'] if hatch else drawn
 
 
@@ -250,7 +248,7 @@ def _strip(story: RunStory, times: _Times, y: float) -> str:
         left, right = times.x(span.start_s), times.x(span.end_s)
         if right - left < 0.3 or span.state not in STRIP:
             continue
-        found += _box(span.state, left, y, right - left, 18.0, stroke="var(--edge)", title=_words(span.state))
+        found += _box(span.state, left, y, right - left, 18.0, title=_words(span.state))
     return "".join([*found, _label("state", y + 13)])
 
 

@@ -299,11 +299,6 @@ def date_and_clock(at_s: float) -> str:
     return f"{units.iso(at_s + units.local_offset_s(at_s))[:10]} {form.clock(at_s, at_s)}"
 
 
-def clock(at_s: float, story: RunStory) -> str:
-    """A time, with its day if the run spans several; local time, which `clock_name` names once."""
-    return form.clock(at_s, story.start_s)
-
-
 EPOCHS_SHOWN = 40
 """Most rows of a printed table; of more epochs the first and last half are shown. JSON has all."""
 

@@ -153,7 +153,7 @@ def html(story: RunStory) -> str:
         tables=figures.tables(story),
         decisions=[
             (
-                figures.clock(made.at_s, story),
+                form.clock(made.at_s, story.start_s),
                 figures.STATE_WORDS.get(made.state, made.state) if made.kind == "state" else "a user",
                 made.text,
             )

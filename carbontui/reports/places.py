@@ -28,6 +28,7 @@ from carbontui.account.expected_end import BAND_SIGMAS
 from carbontui.account.places import LeftPlace
 from carbontui.account.split import EnergyBin, HalfWidths, Split, StateSpan, Uncertainty, intensity_of, split_avoided
 from carbontui.grid import typical
+from carbontui.grid.truth import SIGMA_PER_MEAN
 from carbontui.job.files import journal
 from carbontui.reports.parts import EnergyRow, GramsOf, PlaceRows
 
@@ -155,8 +156,6 @@ def split(
 DEFAULT_ERROR = 0.09
 """Mean absolute error of a published forecast one hour ahead, as a share of the level: Germany 2021, the larger of the
 two zones measured (tests/bench/results/forecast.json, "published_as_is")."""
-SIGMA_PER_MEAN = 1.2533
-"""Standard deviation over mean absolute deviation of a normal distribution: sqrt(pi / 2)."""
 ROWS = 2000
 """The error of the full-speed watts is estimated from this many of the newest rows of full-speed energy."""
 

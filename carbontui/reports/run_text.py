@@ -50,7 +50,7 @@ def _what(story: RunStory) -> str:
     ran = f"{status.name} began {figures.date_and_clock(story.start_s)} {form.clock_name(story.start_s)}{zone}"
     if story.over:
         same_day = figures.date_and_clock(story.end_s)[:10] == figures.date_and_clock(story.start_s)[:10]
-        ended = figures.clock(story.end_s, story) if same_day else figures.date_and_clock(story.end_s)
+        ended = form.clock(story.end_s, story.start_s) if same_day else figures.date_and_clock(story.end_s)
         end = f"and ended {ended}, after {form.duration(story.elapsed_s)}"
         return f"{ran} {end}: {status.reason.text}."
     return f"{ran} and has been running for {form.duration(story.elapsed_s)}: {status.reason.text}."
@@ -132,7 +132,7 @@ def decisions(story: RunStory) -> list[str]:
             continue  # the pause itself follows
         who = "" if made.kind == "state" else "a user: "
         if not found or not found[-1].endswith(f"  {who}{made.text}"):  # entered anew for the same reason: told once
-            found.append(f"{figures.clock(made.at_s, story):>12}  {who}{made.text}")
+            found.append(f"{form.clock(made.at_s, story.start_s):>12}  {who}{made.text}")
     if len(found) <= SHOWN:
         return found
     half = SHOWN // 2

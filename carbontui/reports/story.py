@@ -7,7 +7,7 @@ import contextlib
 import json
 import math
 import sqlite3
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -108,7 +108,7 @@ class RunStory:
     """Their total effect on the emitted grams."""
     first: FirstForecast | None = None
     version: str = ""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
     def over(self) -> bool:
@@ -263,7 +263,7 @@ def _read(db: sqlite3.Connection, options: Options, status: protocol.Status, ver
         revised_g=math.fsum(grams for _, grams in revisions),
         first=_first_said(db),
         version=version,
-        notes=tuple(filter(None, (str(_state(db, "missing") or ""),))),
+        notes=tuple(_state(db, "missing").values()),
     )
 
 

@@ -132,10 +132,9 @@ def moves(cost: protocol.MovesCost) -> str:
 
 def better_host(host: str, zone: str, saves: float, later_s: float) -> str:
     """'n2 in SE: −61 %, done 2 h 00 later': the rest of the work there, against staying."""
-    when = f"done {figures.duration(abs(later_s))} {'later' if later_s > 0 else 'earlier'}"
-    return (
-        f"{host} in {zone}: {figures.signed(-saves, figures.percent)}, {when if abs(later_s) >= 60 else 'done as soon'}"
-    )
+    when = f"{figures.duration(abs(later_s))} {'later' if later_s > 0 else 'earlier'}"
+    done = when if abs(later_s) >= 60 else "as soon"
+    return f"{host} in {zone}: {figures.signed(-saves, figures.percent)}, done {done}"
 
 
 def worth(grams: float) -> bool:

@@ -83,11 +83,9 @@ def limit_command(maker: str, board: str, limit_mw: int) -> str:
 def permission(maker: str, board: str, *, watts: float | None = None, mhz: int | None = None, root: bool) -> str:
     """How to get the permission for a limit, or a clock lock, or to work without it; `root`: in a container."""
     words = of(maker)
-    command = (
-        words.lock.format(board=board, mhz=mhz)
-        if watts is None
-        else words.limit.format(board=board, watts=f"{watts:.0f}")
-    )
+    command = words.lock.format(board=board, mhz=mhz)
+    if watts is not None:
+        command = words.limit.format(board=board, watts=f"{watts:.0f}")
     if root:
         return f"give the container --cap-add SYS_ADMIN, or set the limit on the host: {command}"
     return (

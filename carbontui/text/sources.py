@@ -31,9 +31,8 @@ def accuracy(leads: Sequence[Any]) -> str:
     last known day: 9, 11 %); the 80 % band held 79 % of 300 hours'; '' without any data."""
     if not leads:
         return ""
-    errors, hours = (
-        ", ".join(column) for column in zip(*((f"{100 * x.error:.0f}", f"{x.lead_h}") for x in leads), strict=True)
-    )
+    errors = ", ".join(f"{100 * lead.error:.0f}" for lead in leads)
+    hours = ", ".join(f"{lead.lead_h}" for lead in leads)
     line = f"off by {errors} % at {hours} h ahead"
     if all(lead.naive is not None for lead in leads):
         line += f" (the same hour of the last known day: {', '.join(f'{100 * (x.naive or 0.0):.0f}' for x in leads)} %)"
@@ -82,9 +81,7 @@ def _at_end(
     *, planned: bool, grid: str | None, parked_assumed: bool, full_assumed: bool, capped: bool, now_s: float
 ) -> str:
     follows = "the plan in force" if planned else "at full speed"
-    assumed = ("; watts while paused assumed" if parked_assumed else "") + (
-        "; full watts assumed" if full_assumed else ""
-    )
+    assumed = "; watts while paused assumed" * parked_assumed + "; full watts assumed" * full_assumed
     band = f"80 % band of the forecast's error{' and of the speeds under caps' if capped else ' alone'}"
     return f"metered so far, then {follows} on {grid or 'no grid source'}{assumed}; {band}"
 

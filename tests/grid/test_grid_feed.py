@@ -15,7 +15,7 @@ from carbontui.grid.feed import Feed
 from carbontui.grid.forecast import answer
 from carbontui.grid.settings import GridSettings
 from carbontui.grid.types import Row, Series
-from carbontui.job.supervisor.core.planning.problem import mean_over
+from carbontui.units import mean_over
 
 EXAMPLE = recorded.load(recorded.example_path(), zone="DE")
 NOW = 1586476800.0 + 6 * 86400  # 16 April 2020, 00:00 UTC

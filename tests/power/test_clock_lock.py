@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from nvml_machine import machine_with  # noqa: F401
 from nvmlsim import Sim
+from own_lease import new_record
 
 from carbontui.job.supervisor.core.rules.calibration import in_force_w
 from carbontui.power.backends.nvml import NvmlBackend
@@ -26,7 +27,7 @@ from carbontui.power.curves.calibration import (
     TryLimit,
 )
 from carbontui.power.curves.curve import Curve
-from carbontui.power.limit.leases import LeaseStore, new_record, stale_leases
+from carbontui.power.limit.leases import LeaseStore, stale_leases
 from carbontui.power.limit.limiter import Limiter
 from carbontui.power.limit.steering import Steering
 from carbontui.power.messages import Outcome, Reading, Sample

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from own_lease import new_record
 
 from carbontui.power.agent.core import Agent
 from carbontui.power.backends.base import Backend, DeviceError, DeviceInfo, RawReading
 from carbontui.power.limit import board as steps
 from carbontui.power.limit import leases
-from carbontui.power.limit.leases import LeaseRecord, LeaseStore, is_stale, new_record, stale_leases
+from carbontui.power.limit.leases import LeaseRecord, LeaseStore, is_stale, stale_leases
 from carbontui.power.limit.limiter import Limiter
 from carbontui.power.messages import DEAD_MAN_S, DesiredPower, Outcome
 from carbontui.power.metering.rapl import Host

@@ -14,12 +14,13 @@ import pytest
 from house import until
 from nvml_machine import machine_with  # noqa: F401
 from nvmlsim import Sim
+from own_lease import new_record
 
 from carbontui.power.agent.core import RETRY_S, Agent
 from carbontui.power.agent.processes import restore_stale
 from carbontui.power.backends.base import DeviceError, RawReading
 from carbontui.power.backends.nvml import NvmlBackend
-from carbontui.power.limit.leases import LeaseStore, new_record, stale_leases
+from carbontui.power.limit.leases import LeaseStore, stale_leases
 from carbontui.power.messages import DesiredPower, Done, Outcome
 from carbontui.power.metering.rapl import Host
 from carbontui.system import proc

@@ -20,8 +20,6 @@ keeper. It names the newest one, and earlier ones that the keeper falls back to 
 a checksum of each that is the job's own (identity.py).
 """
 
-from __future__ import annotations
-
 import contextlib
 import glob
 import io

@@ -4,8 +4,6 @@ The checkpoints of a job's unloads are in `.carbontui/<job>/` below the folder t
 to; the job's pointer holds a checksum of each. After the job's success its keeper removes these folders.
 """
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import json

@@ -11,8 +11,6 @@ for epoch in range(epochs):
 The previous one is kept as state.before, in case the newest cannot be resumed from: see client/checkpoint.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any, Iterator
 

@@ -1,7 +1,5 @@
 """A framework's training loop as carbontui sees it: the end of a step, the total steps, the checkpoint it left."""
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

@@ -4,8 +4,6 @@ This is offered only if the trees alone determine the next round. For LightGBM: 
 callback with state.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 from typing import Any, Callable, Dict, NamedTuple

@@ -6,8 +6,6 @@ step, state = saved.resume()      # (0, None), or what was saved
 The previous one is kept as run.npz.before, in case the newest cannot be resumed from (client/checkpoint).
 """
 
-from __future__ import annotations
-
 import io
 import os
 from typing import Any, Callable, Tuple, Union

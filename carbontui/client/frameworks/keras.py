@@ -6,8 +6,6 @@ the random states at its start, if it comes from arrays or a plain DataLoader; e
 model, in Keras' own callbacks and in the present random states.
 """
 
-from __future__ import annotations
-
 import inspect
 import os
 import sys

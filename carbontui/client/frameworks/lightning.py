@@ -5,8 +5,6 @@ Unloading writes one of Lightning's own checkpoints below default_root_dir, and 
 from it, not from an older ckpt_path of the script, which was meant for the first start.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import os

@@ -4,8 +4,6 @@ The order of an epoch follows from the random states when its iterator was made 
 index. With those states set again the same order is drawn; the batches done are read once more and passed over.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from typing import Any, Dict, Iterator, Optional

@@ -1,8 +1,6 @@
 """fastai, CatBoost, spaCy, Ultralytics, Stable-Baselines3: where a step of their loops ends, and the total.
 They are paused, not unloaded."""
 
-from __future__ import annotations
-
 from typing import Any, Iterator, List
 
 from carbontui.client.api import gate

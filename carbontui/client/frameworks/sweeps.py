@@ -1,8 +1,6 @@
 """Sweeps in one process: an Optuna study, Hydra's multirun. Their trials form one job, whose steps add up; the journal
 names the current trial, and their number is stated where it is known."""
 
-from __future__ import annotations
-
 from typing import Any, List, Optional
 
 from carbontui.client.api import gate

@@ -5,8 +5,6 @@ of the command resumes from it, not from an older resume_from_checkpoint of the 
 start.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any, Iterator, Optional, Tuple
 

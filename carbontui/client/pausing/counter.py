@@ -1,7 +1,5 @@
 """Counts steps: one subtraction and one comparison in the training thread, and nothing else."""
 
-from __future__ import annotations
-
 import time
 from typing import Any, Callable, ContextManager, Optional, Tuple
 

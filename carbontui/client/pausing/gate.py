@@ -5,8 +5,6 @@ authority decides what they mean at a boundary: `Lease` (one process obeys its o
 distributed job, `StepBarrier` (all ranks agree on a step first).
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union

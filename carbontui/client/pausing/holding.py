@@ -1,8 +1,6 @@
 """What the training thread does at the gate where it may not go on: it is held, rests, saves or exits; and where it may
 not, if it is a rank of a distributed job. Nothing of this is loaded before it is asked for."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

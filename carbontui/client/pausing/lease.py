@@ -4,8 +4,6 @@ A process alone obeys its own supervisor; a rank of a distributed job does only 
 by itself (`StepBarrier` in holding.py).
 """
 
-from __future__ import annotations
-
 from typing import Any, Callable, NamedTuple, Optional
 
 from carbontui.client.pausing.counter import FAR

@@ -6,8 +6,6 @@ The socket has an abstract name, which ends with its process; whoever binds it f
 system, a hub that does not answer) a rank opens a connection of its own.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import selectors

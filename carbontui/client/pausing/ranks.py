@@ -14,8 +14,6 @@ far/e/r, saved/e/r, go/e, bye/e/r, beat/e, run/e. Decisions are written only wit
 wins.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

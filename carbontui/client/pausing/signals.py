@@ -5,8 +5,6 @@ function runs at the next boundary, as for an unload, including its marker, and 
 it would have without us. A handler of the script, set before ours or after it, is left alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

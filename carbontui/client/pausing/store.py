@@ -1,7 +1,5 @@
 """torch.distributed's own key-value store, on a separate connection: the medium for agreement among ranks."""
 
-from __future__ import annotations
-
 import math
 import os
 import resource

@@ -79,15 +79,6 @@ def refused(said: str = "", kinds: Kinds = ValueError, *, code: int = 2) -> Iter
         raise Failure(f"{said}{why}", code) from None
 
 
-class _Ascii(click.ParamType):  # type: ignore[type-arg]  # generic in its stubs, not at run time
-    """A number, in ASCII digits."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, str) and not value.isascii():
-            self.fail(f"{value!r} is not a number in ASCII digits.", param, ctx)
-        return super().convert(value, param, ctx)
-
-
 there_option = click.option(
     "--there",
     default="carbontui",
@@ -151,8 +142,9 @@ class WithUnit(click.ParamType):  # type: ignore[type-arg]  # generic in its stu
             return self.fail(str(error), param, ctx)
 
 
-class Finite(_Ascii, click.FloatRange):
-    """A number within a range; 'nan' and 'inf' are refused, which a FloatRange alone lets pass."""
+class Finite(click.FloatRange):
+    """A number within a range; 'nan', 'inf' and digits of other scripts are refused, which a FloatRange alone lets
+    pass."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -160,6 +152,8 @@ class Finite(_Ascii, click.FloatRange):
                 raise ValueError
         except ValueError:
             self.fail(f"{value!r} is not a number", param, ctx)
+        if isinstance(value, str) and not value.isascii():
+            self.fail(f"{value!r} is not a number in ASCII digits.", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -277,10 +277,8 @@ class _Placed:
 
     def fits(self, job: int, level: int, span: slice) -> bool:
         jobs = self._problem.jobs
-        return bool(
-            self.room_w[span].min() >= jobs.watts[job, level] - TOLERANCE
-            and self.room_gpus[span].min() >= jobs.gpus[job] - TOLERANCE
-        )
+        powered = self.room_w[span].min() >= jobs.watts[job, level] - TOLERANCE
+        return bool(powered and self.room_gpus[span].min() >= jobs.gpus[job] - TOLERANCE)
 
     def _cheapest_that_fits(self, job: int, price: Priced) -> tuple[int, int] | None:
         """The cheapest of all choices that fit."""

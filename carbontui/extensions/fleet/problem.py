@@ -155,9 +155,7 @@ class FleetProblem:
         rows = np.arange(len(self.jobs))
         least = cost[rows, level]
         undone = self.jobs.undone_g < least
-        return FleetChoice(
-            np.where(undone, NEVER, start[rows, level]), level, np.where(undone, self.jobs.undone_g, least)
-        )
+        return FleetChoice(np.where(undone, NEVER, start[rows, level]), level, np.minimum(self.jobs.undone_g, least))
 
     def loads(self, start: Ints, level: Ints) -> tuple[Floats, Floats]:
         """Watts and GPUs of the started jobs in every slot."""

@@ -103,10 +103,7 @@ def checked(reply: Any, data: dict[str, Any]) -> str:
 
 def _numbers(text: str) -> set[str]:
     """Every number, however it is written; a clock time gives its parts."""
-    found: set[str] = set()
-    for written in _NUMBER.findall(text):
-        found |= {_plain(part) for part in written.split(":")}
-    return found
+    return {_plain(part) for written in _NUMBER.findall(text) for part in written.split(":")}
 
 
 def _plain(written: str) -> str:

@@ -127,9 +127,8 @@ def parse(data: bytes, now_s: float, by: str) -> GridEvent:
 
 def clash(new: GridEvent, known: list[GridEvent]) -> GridEvent | None:
     """A known event whose watts would be asked twice; the ramp back of one may overlap with the next."""
-    return next(
-        (one for one in known if not one.cancelled and one.start_s < new.end_s and new.start_s < one.end_s), None
-    )
+    beside = (one for one in known if not one.cancelled and one.start_s < new.end_s and new.start_s < one.end_s)
+    return next(beside, None)
 
 
 def current(known: list[GridEvent], now_s: float) -> GridEvent | None:

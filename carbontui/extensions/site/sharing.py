@@ -105,17 +105,13 @@ def settle(
     Released watts are not available at once: `held_w` stays until the job can no longer draw them. Increases come
     from what others do not hold, at most `rise_w` at a time.
     """
-    everyone = [mine, *others]
+    sharing = everyone = [mine, *others]
     cap_w, asked_w = budget.cap_w, None if event is None else event.cap_w(now_s)
-    sharing = everyone
+    promised_w: float | None = None
     if asked_w is not None and asked_w < cap_w:
         promised, needed_w = under_event(everyone, asked_w)
         if needed_w <= cap_w:  # a promise yields to a budget that is hard, not to one that asks
-            sharing, cap_w = promised, needed_w
-        else:
-            asked_w = None
-    else:
-        asked_w = None
+            sharing, cap_w, promised_w = promised, needed_w, asked_w
     target = allot(sharing, cap_w)[mine.job]
     free = cap_w - sum(claim.counts_w for claim in others)
     if target <= mine.held_w:
@@ -130,7 +126,7 @@ def settle(
     claim = structs.replace(mine, held_w=held)
     span = None if event is None else EventSpan(event.id, event.start_s, event.end_s, event.over_s)
     share = Headroom(
-        allowed, budget.cap_w, kept, least, budget.cap_w - others_least, tuple(others), budget.until_s, span, asked_w
+        allowed, budget.cap_w, kept, least, budget.cap_w - others_least, tuple(others), budget.until_s, span, promised_w
     )
     return claim, share
 

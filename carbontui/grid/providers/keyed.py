@@ -163,15 +163,15 @@ class WattTime(Provider):
 
     async def _signed(self, what: str, zone: str, now_s: float, more: dict[str, str]) -> Any:
         params = {"region": REGIONS[zone], "signal_type": "co2_moer", **more}
-        for renewed in (False, True):
-            token = await self._login(now_s, renewed)
-            try:
-                return await self.json(f"v3/{what}", params, headers={"Authorization": f"Bearer {token}"})
-            except Denied:
-                # the token may have expired early: log in once more, then accept the refusal
-                if renewed:
-                    raise
-        raise AssertionError("the loop above returns or raises")
+
+        async def asked(renew: bool) -> Any:
+            token = await self._login(now_s, renew)
+            return await self.json(f"v3/{what}", params, headers={"Authorization": f"Bearer {token}"})
+
+        try:
+            return await asked(renew=False)
+        except Denied:
+            return await asked(renew=True)  # the token may have expired early: log in once more, accept a refusal then
 
     async def _login(self, now_s: float, renew: bool) -> str:
         if self._token and not renew and now_s - self._token[0] < TOKEN_S:

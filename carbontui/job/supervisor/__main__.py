@@ -1,7 +1,5 @@
 """Starts the supervisor under the name that keepers of every version use: `python -m carbontui.job.supervisor DIR`."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import signal

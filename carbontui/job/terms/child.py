@@ -120,9 +120,8 @@ def ending(child: Child, ends_s: float | None = None) -> Ending:
         said = statement("moved_away", host=child.moved, end=() if there is None else (there.why.said,))
         return Ending("stopped" if there is None else there.state, Why("moved", said))
     if child.budget:
-        if child.interrupted:
-            return Ending("stopped", Why("budget_stop", statement("interrupted_by_budget", budget=child.budget)))
-        return Ending("stopped", Why("budget_stop", statement("stopped_by_budget", budget=child.budget)))
+        said = statement("interrupted_by_budget" if child.interrupted else "stopped_by_budget", budget=child.budget)
+        return Ending("stopped", Why("budget_stop", said))
     if child.ended_by:
         slurm = child.ended_by == "slurmstepd"
         said = statement("stopped_by_slurm") if slurm else statement("stopped_by_signal", by=child.ended_by)

@@ -75,9 +75,7 @@ class Clock:
         """The wall time at which the job's clock shows `job_s`."""
         if not self.replay:
             return job_s
-        stood_s = (
-            self.stood.until(float("inf") if not self.stood.standing else self.stood.spans[-1][0])
-            if self.stood
-            else 0.0
-        )
+        stood_s = 0.0
+        if self.stood:
+            stood_s = self.stood.until(self.stood.spans[-1][0] if self.stood.standing else float("inf"))
         return self.wall_origin_s + stood_s + (job_s - self.job_origin_s) / self.speed

@@ -5,8 +5,6 @@ sampling thread is stuck in the driver. If the main thread itself is stuck, the 
 process; the successor finds the lease.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os
@@ -136,17 +134,14 @@ def _restore(wait_s: float) -> tuple[Outcome, ...]:
     until = time.monotonic() + wait_s
     if wait_s:
         # the call into the driver may never return
-        threading.Thread(target=_exit_after, args=(wait_s,), daemon=True).start()
+        leave = threading.Timer(wait_s, os._exit, (4,))
+        leave.daemon = True
+        leave.start()
     while True:
         outcomes = Agent(lambda _message: None, _boards(), Host(), LeaseStore(), "restore").restore_stale()
         if time.monotonic() >= until or not stale_leases():
             return outcomes
         time.sleep(RETRY_S)
-
-
-def _exit_after(seconds: float) -> None:
-    time.sleep(seconds)
-    os._exit(4)
 
 
 def main(argv: list[str] | None = None) -> int:

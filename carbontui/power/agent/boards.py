@@ -126,10 +126,7 @@ def hip_visible(environment: Mapping[str, str], infos: tuple[DeviceInfo, ...]) -
 
 def board_of(name: str, infos: tuple[DeviceInfo, ...]) -> str | None:
     """UUID of the board behind one name (UUID, unique prefix, UUID without "GPU-", either MIG form), or None."""
-    name = name.strip()
-    old = _OLD_MIG.match(name)
-    if old:
-        name = old[1]
+    name = _OLD_MIG.sub(r"\1", name.strip())
     if name.startswith("MIG-"):
         return next((info.uuid for info in infos if any(part.startswith(name) for part in info.mig_uuids)), None)
     if not name:

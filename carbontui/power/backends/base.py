@@ -95,6 +95,8 @@ class Backend:
     """
 
     name: str = "none"
+    troubles: tuple[str, ...] = ()
+    """Families among several that could not be opened, as text."""
 
     @property
     def driver(self) -> str:
@@ -129,11 +131,6 @@ class Backend:
     def stands_alone(self) -> bool:
         """No driver shows a board: boards named by processes then match none of these."""
         return False
-
-    @property
-    def troubles(self) -> tuple[str, ...]:
-        """Families among several that could not be opened, as text."""
-        return ()
 
     def open(self) -> None:
         """Raises DeviceError if the family is not available; may be called again later."""

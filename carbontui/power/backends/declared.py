@@ -61,12 +61,9 @@ class DeclaredBackend(Several):
         self._activity, self._duty = activity, duty
 
     def devices(self) -> tuple[DeviceInfo, ...]:
-        if found := super().devices():
-            return found
-        return tuple(
-            DeviceInfo(uuid=f"{UUID}{index}", name=self._declared.name, index=index)
-            for index in range(self._declared.count)
-        )
+        given = self._declared
+        ours = (DeviceInfo(uuid=f"{UUID}{index}", name=given.name, index=index) for index in range(given.count))
+        return super().devices() or tuple(ours)
 
     def sample(self, uuid: str) -> RawReading:
         if self.stands_alone:

@@ -13,7 +13,6 @@ class Several(Backend):
     def __init__(self, *families: Backend) -> None:
         self._families = families
         self._owners: dict[str, Backend] = {}
-        self._troubles: tuple[str, ...] = ()
 
     def _of(self, uuid: str) -> Backend:
         if uuid not in self._owners:
@@ -52,10 +51,6 @@ class Several(Backend):
     def away(self) -> bool:
         return any(one.away for one in self._families)
 
-    @property
-    def troubles(self) -> tuple[str, ...]:
-        return self._troubles
-
     def open(self) -> None:
         """Raises what a family says, unless another one opens: then it is one of `troubles`."""
         failed: list[tuple[Backend, DeviceError]] = []
@@ -65,10 +60,10 @@ class Several(Backend):
             except DeviceError as error:
                 failed.append((family, error))
         loud = [(one, error) for one, error in failed if error.code != base.NO_LIBRARY]
-        self._troubles = ()
+        self.troubles = ()
         if len(failed) == len(self._families) or (loud and not self._shown()):
             raise (loud or failed)[0][1]
-        self._troubles = tuple(f"{one.name}: {error}" for one, error in loud)
+        self.troubles = tuple(f"{one.name}: {error}" for one, error in loud)
 
     def devices(self) -> tuple[DeviceInfo, ...]:
         found = [family.devices() for family in self._families]

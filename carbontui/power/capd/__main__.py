@@ -7,8 +7,6 @@ board, and at its own start; a guardian starts it again when it is killed. It ru
 caller names, and reads nothing from a caller but bounded lines.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

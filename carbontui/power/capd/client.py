@@ -3,7 +3,6 @@
 import select
 import socket
 import time
-from collections.abc import Callable
 
 from carbontui.power.backends import base
 from carbontui.power.backends.base import Backend, DeviceError
@@ -45,8 +44,21 @@ class CapdBackend(Several):
         return self._service
 
     def set_limit_mw(self, uuid: str, milliwatts: int) -> None:
-        direct = super().set_limit_mw
-        self._write(lambda: direct(uuid, milliwatts), wire.Limit(uuid, milliwatts))
+        if not self.through_capd:
+            try:
+                super().set_limit_mw(uuid, milliwatts)
+                return
+            except DeviceError as error:
+                if error.code != base.NO_PERMISSION or self._ask(wire.CapdBeat()) is None:
+                    raise
+            self.through_capd = True
+        request, until = wire.Limit(uuid, milliwatts), time.monotonic() + SOON_S
+        while (answer := self._ask(request)) is not None and answer.code == wire.SOON and time.monotonic() < until:
+            time.sleep(AGAIN_S)
+        if answer is None:
+            raise DeviceError(base.REFUSED, "it does not answer now")
+        if not answer.ok:
+            raise DeviceError(answer.code, answer.why)
 
     @property
     def away(self) -> bool:
@@ -66,26 +78,6 @@ class CapdBackend(Several):
     def close(self) -> None:
         self._hang_up()
         super().close()
-
-    def _write(self, direct: Callable[[], None], request: wire.CapdRequest) -> None:
-        """Raises DeviceError."""
-        if not self.through_capd:
-            try:
-                direct()
-                return
-            except DeviceError as error:
-                if error.code != base.NO_PERMISSION:
-                    raise
-                if self._ask(wire.CapdBeat()) is None:
-                    raise
-            self.through_capd = True
-        until = time.monotonic() + SOON_S
-        while (answer := self._ask(request)) is not None and answer.code == wire.SOON and time.monotonic() < until:
-            time.sleep(AGAIN_S)
-        if answer is None:
-            raise DeviceError(base.REFUSED, "it does not answer now")
-        if not answer.ok:
-            raise DeviceError(answer.code, answer.why)
 
     def _ask(self, request: wire.CapdRequest, *, again: bool = True) -> wire.CapdAnswer | None:
         """The answer, with `again` over a new connection if the old one is gone; None if no capd answers."""

@@ -70,17 +70,16 @@ class Capd:
     def answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
         """Carry out one request. Never raises."""
         try:
-            found = self._answer(caller, request)
+            return self._answer(caller, request)
         except DeviceError as error:
             if error.code == base.UNINITIALIZED:  # the driver was reloaded, and has forgotten every limit
                 try:
                     self._limiter.open()
                 except DeviceError as again:
                     self.say(f"the driver cannot be opened again: {again}")
-            found = wire.CapdAnswer(False, error.code, str(error))
+            return wire.CapdAnswer(False, error.code, str(error))
         except OSError as error:
-            found = wire.CapdAnswer(False, base.UNKNOWN, f"no lease can be kept ({error})")
-        return found
+            return wire.CapdAnswer(False, base.UNKNOWN, f"no lease can be kept ({error})")
 
     def _answer(self, caller: Caller, request: wire.CapdRequest) -> wire.CapdAnswer:
         if isinstance(request, wire.CapdBeat):

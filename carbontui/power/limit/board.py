@@ -146,10 +146,8 @@ class BoardLimit:
         if self.clocks is not None and not self.info.mig:
             return self.clocks
         if self.info.mig or not top:
-            support, why = (
-                "not_supported",
-                "MIG slices share this GPU" if self.info.mig else "no clock range is named",
-            )
+            support = "not_supported"
+            why = "MIG slices share this GPU" if self.info.mig else "no clock range is named"
         elif self.because:
             support, why = "yes", f"up to {top} MHz, not tried yet; {UNREADABLE_LOCK}"
         elif support == "yes":

@@ -251,39 +251,6 @@ def stale_leases(directory: Path | None = None) -> tuple[LeaseRecord, ...]:
     return tuple(lease for lease in store.all() if is_stale(lease, store))
 
 
-def new_record(
-    uuid: str,
-    epoch: int,
-    before_mw: int,
-    ours_mw: tuple[int, ...],
-    job: str,
-    clocks_mhz: int | None = None,
-    *,
-    maker: str = "nvidia",
-    address: str = "",
-) -> LeaseRecord:
-    """A lease owned by this process."""
-    pid, parent = os.getpid(), os.getppid()
-    owner_start = proc.start_time(parent) if parent > 1 else None
-    return LeaseRecord(
-        uuid=uuid,
-        boot_id=proc.boot_id(),
-        epoch=epoch,
-        before_mw=before_mw,
-        ours_mw=ours_mw,
-        agent_pid=pid,
-        agent_start=proc.start_time(pid) or 0,
-        job=job,
-        written_s=time.time(),
-        clocks_mhz=clocks_mhz,
-        owner_pid=parent if owner_start is not None else 0,
-        owner_start=owner_start or 0,
-        pidns=proc.pid_namespace(),
-        maker=maker,
-        address=address,
-    )
-
-
 LEAVING_S = 0.5
 """An agent that has lost its supervisor restores and exits within this, unless it hangs."""
 DYING_S = 1.0
@@ -373,8 +340,25 @@ class BoardLease:
         epoch = 1
         if self.record is not None:
             epoch = self.record.epoch + self.inherited()
-        names = {"maker": self.maker, "address": self.address}
-        lease = new_record(self.uuid, epoch, before_mw, ours_mw, self.job, clocks_mhz, **names)
+        pid, parent = os.getpid(), os.getppid()
+        owner_start = proc.start_time(parent) if parent > 1 else None
+        lease = LeaseRecord(
+            uuid=self.uuid,
+            boot_id=proc.boot_id(),
+            epoch=epoch,
+            before_mw=before_mw,
+            ours_mw=ours_mw,
+            agent_pid=pid,
+            agent_start=proc.start_time(pid) or 0,
+            job=self.job,
+            written_s=time.time(),
+            clocks_mhz=clocks_mhz,
+            owner_pid=parent if owner_start is not None else 0,
+            owner_start=owner_start or 0,
+            pidns=proc.pid_namespace(),
+            maker=self.maker,
+            address=self.address,
+        )
         if self.store is not None:
             self.store.write(lease)
         self.record = lease

@@ -176,15 +176,14 @@ class Host:
                 rules.append(f"cpu: {by_threads}" if kind == "cpu" else f"dram: {DIMM_W:g} W per 32 GB of the machine")
             samples.append(sample)
         how: How = "measured" if "cpu" in totals else "estimated"
+        own_w: dict[str, float | None] = dict.fromkeys(watts) if own is not None else watts
+        idle_w: float | None = None
         if part.share is not None:
             many = f"{part.jobs} {'job' if part.jobs == 1 else 'jobs'}"
             rules.append(f"the job's part: {figures.percent(part.share)} by CPU time, {many} here")
-        own_w: dict[str, float | None] = dict.fromkeys(watts) if own is not None else watts
-        if part.share is not None:
             own_w = {kind: None if w is None else w * (share[kind] or 0.0) for kind, w in watts.items()}
-        idle_w = (
-            None if watts["cpu"] is None or part.share is None else watts["cpu"] * part.idle + (own_w["dram"] or 0.0)
-        )
+            if watts["cpu"] is not None:
+                idle_w = watts["cpu"] * part.idle + (own_w["dram"] or 0.0)
         self.whole_w = None if watts["cpu"] is None else watts["cpu"] + (watts["dram"] or 0.0)
         read = [MeterVerdict(f"RAPL {zone.name}", "package", "believed") for zone in self._zones]
         models = [MeterVerdict(f"{kind} model", "node", "doubted", "estimated") for kind in caps if kind not in totals]

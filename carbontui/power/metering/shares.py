@@ -214,8 +214,7 @@ class CpuTime:
         spent_s = self._cgroup_s(own[0]) if own else 0.0
         if spent_s is None:
             spent_s = sum(one.ticks for one in members(listed, own)) / TICKS_PER_S
-        everybody, busy = self.machine()
-        now = (everybody, busy, spent_s)
+        now = (*self.machine(), spent_s)
         if self._before is not None:
             past = [(new - old) for new, old in zip(now, self._before, strict=True)]
             passed = CpuSeconds(past[0] / TICKS_PER_S, past[1] / TICKS_PER_S, max(0.0, past[2]))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import Struct
 
@@ -79,22 +80,19 @@ class JobsFeed:
             self._past.pop(job, None)
             self._lost.discard(job)
         for job in set(live) - set(self._feeds):
-            feed = JobFeed(live[job].socket, self._receives(job), away=live[job].away, with_log=False)
+            feed = JobFeed(live[job].socket, partial(self._receive, job), away=live[job].away, with_log=False)
             self._feeds[job] = feed, asyncio.create_task(feed.run(), name=f"feed of {job}")
 
-    def _receives(self, job: str) -> Callable[[News], None]:
-        def receive(news: News) -> None:
-            if isinstance(news, ViewState):
-                self._view_states[job] = news
-                self._changed()
-            elif isinstance(news, PastLevels):
-                self._past[job] = news
-                self._changed()
-            elif isinstance(news, Connection):
-                # reported only once it lasts: a supervisor that is being replaced is back within seconds
-                (self._lost.add if news.kind in ("reconnecting", "refused") else self._lost.discard)(job)
-
-        return receive
+    def _receive(self, job: str, news: News) -> None:
+        if isinstance(news, ViewState):
+            self._view_states[job] = news
+            self._changed()
+        elif isinstance(news, PastLevels):
+            self._past[job] = news
+            self._changed()
+        elif isinstance(news, Connection):
+            # reported only once it lasts: a supervisor that is being replaced is back within seconds
+            (self._lost.add if news.kind in ("reconnecting", "refused") else self._lost.discard)(job)
 
     def _listed(self, target: Target) -> ListedJob:
         view_state = self._view_states.get(target.job)

@@ -79,12 +79,8 @@ def age(seconds: float) -> str:
 def last_event(view_state: ViewState) -> str:
     """'20:24 ada@pts/3 paused it': the newest user command, or ''."""
     last = next(reversed(view_state.status.events), None)
-    return "" if last is None else f"{situation.clock(last.at, view_state.now_s)} {event(last, view_state.now_s)}"
-
-
-def event(one: protocol.Event, now_s: float) -> str:
-    """What happened, for who reads it at `now_s`."""
-    return rendered(one.said, one.text, now_s)
+    now_s = view_state.now_s
+    return "" if last is None else f"{situation.clock(last.at, now_s)} {rendered(last.said, last.text, now_s)}"
 
 
 def in_force(view_state: ViewState) -> protocol.FrontierPoint | None:

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from carbontui import link, protocol
 from carbontui.tui.model.feed import PAST_BUCKETS, BetterHost
@@ -70,7 +71,7 @@ class OffersMove(JobPage):
     def _other_machines(self) -> None:
         elsewhere = self.target.elsewhere
         if elsewhere is not None and self.view_state is not None and not self.view_state.over:
-            self._beside(lambda: self._offer(elsewhere()))
+            self._beside(lambda: partial(self._offer, elsewhere()))
 
     def _beside(self, work: Callable[[], Callable[[], None]]) -> None:
         """Do something that may block for long; the screen may be left meanwhile. What it returns is done here."""
@@ -82,14 +83,11 @@ class OffersMove(JobPage):
 
         threading.Thread(target=run, name="other machines", daemon=True).start()
 
-    def _offer(self, better: BetterHost | None) -> Callable[[], None]:
-        def show() -> None:
-            self.better = better
-            self.query_one(StatusLine).offer = "" if better is None else f"{better.words}; M moves it"
-            self.query_one(StatusLine).redraw()
-            self.refresh_bindings()
-
-        return show
+    def _offer(self, better: BetterHost | None) -> None:
+        self.better = better
+        self.query_one(StatusLine).offer = "" if better is None else f"{better.words}; M moves it"
+        self.query_one(StatusLine).redraw()
+        self.refresh_bindings()
 
     async def action_move(self) -> None:
         from carbontui.tui.widgets.prompt import AskYes

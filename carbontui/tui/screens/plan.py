@@ -70,7 +70,7 @@ class PlanPage(Commands):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (96, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (22, "-medium")]
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,w", "leave", "back", id="plan_back", key_display="q", tooltip="Return to the dashboard"),
+        Binding("escape,q,w", "dismiss", "back", id="plan_back", key_display="q", tooltip="Return to the dashboard"),
         Binding("left", "move(-1)", "slot", id="slot_left", key_display="←→", tooltip="The previous slot"),
         Binding("right", "move(1)", "next slot", id="slot_right", show=False, tooltip="The next slot"),
         Binding("shift+left", "move(-4)", "4 slots", id="slot_left4", show=False, tooltip="Four slots back"),
@@ -287,9 +287,6 @@ class PlanPage(Commands):
             self.send("allow", {"hours": f"{here[0].start}/{here[0].end}"})
         else:
             self.send("allow", {})
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
 
 
 def _shown_of(view_state: ViewState) -> tuple[object, ...]:

@@ -41,7 +41,7 @@ class Read(Screen[None]):
     composed again with every change."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,i,d,question_mark,enter", "leave", "back", id="read_back", tooltip="Return to the dashboard"),
+        Binding("escape,q,i,d,question_mark,enter", "dismiss", "back", id="read_back", tooltip="Return to the page"),
         Binding("up,k", "move(-1)", "up", id="read_up", show=False, tooltip="A line up"),
         Binding("down,j", "move(1)", "down", id="read_down", show=False, tooltip="A line down"),
         Binding("pageup,b", "page(-1)", "page up", id="read_page_up", show=False, tooltip="A page up"),
@@ -110,6 +110,3 @@ class Read(Screen[None]):
 
     def action_page(self, pages: int) -> None:
         self.action_move(pages * max(1, self.query_one(Page).content_size.height - 4))
-
-    def action_leave(self) -> None:
-        self.dismiss(None)

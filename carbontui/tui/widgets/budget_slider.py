@@ -108,11 +108,10 @@ class BudgetSlider(FrontierChart):
         if grams is not None:
             less = grams - current.gco2_g
             changes.append(("CO₂ ", figures.change(less), "running" if less <= 0 else "warning"))
-        ends_s = (
-            view_state.start_s + current.finish_s
-            if isinstance(current, FrontierPoint)
-            else units.from_iso(current.finish)
-        )
+        if isinstance(current, FrontierPoint):
+            ends_s = view_state.start_s + current.finish_s
+        else:
+            ends_s = units.from_iso(current.finish)
         changes.append(("finish ", figures.signed(finish - ends_s, figures.duration), "text"))
         if money is not None and spent is not None:
             more = figures.signed(money - current.cost, lambda size: figures.money(size, spent.currency))

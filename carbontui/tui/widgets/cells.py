@@ -7,7 +7,6 @@ it does not show yet (`terminal_diff.py`). An unchanged chart costs nothing, a g
 import re
 import textwrap
 from collections.abc import Iterable
-from functools import lru_cache
 
 from rich.cells import cell_len, set_cell_size
 from rich.color import Color as RichColor
@@ -179,8 +178,8 @@ def fit(row: Iterable[Span], width: int) -> CellRow:
     for text, style_name in row:
         # a stray control byte must not move the cursor
         whole = text if text.isprintable() else _CONTROL.sub(" ", text)
-        part, used = (whole[:left], min(left, len(whole))) if whole.isascii() else _cut(whole, left)
-        left -= used
+        part = whole[:left] if whole.isascii() else set_cell_size(whole, min(left, cell_len(whole)))
+        left -= len(part) if part.isascii() else cell_len(part)
         if spans and spans[-1][1] == style_name:
             spans[-1] = (spans[-1][0] + part, style_name)
         elif part:
@@ -191,18 +190,6 @@ def fit(row: Iterable[Span], width: int) -> CellRow:
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-
-@lru_cache(maxsize=1024)
-def _cut(text: str, width: int) -> tuple[str, int]:
-    """As much of it as fits into so many cells, and how many it takes."""
-    used = 0
-    for index, char in enumerate(text):
-        wide = 1 if char < "\u0300" else cell_len(char)
-        if used + wide > width:
-            return text[:index], used
-        used += wide
-    return text, used
 
 
 def cut(text: str, cells: int, *, right: bool = False) -> str:

@@ -162,7 +162,7 @@ def event_rows(events: tuple[protocol.Event, ...], view_state: ViewState) -> lis
     for one in reversed(events[-60:]):
         style_name = "text" if one.kind != "plan" else "dim"
         rows.append([(f" {situation.clock(one.at, view_state.now_s):>12}  ", "dim")])
-        rows[-1].append((state_text.event(one, view_state.now_s), style_name))
+        rows[-1].append((rendered(one.said, one.text, view_state.now_s), style_name))
     return rows
 
 

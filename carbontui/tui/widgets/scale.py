@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -71,18 +72,8 @@ def window(view_state: ViewState, columns: int) -> TimeScale:
 def means(values: tuple[float | None, ...], start_s: float, step_s: float, view: TimeScale) -> tuple[float | None, ...]:
     """The mean of a stepwise series in each column; None where nothing is known. Kept, since a forecast is the same for
     many pictures."""
-    found: list[float | None] = []
-    for column in range(view.columns):
-        a = (view.time(column) - start_s) / step_s
-        b = a + view.span_s / step_s
-        total = weight = 0.0
-        for index in range(max(0, math.floor(a)), min(len(values), math.ceil(b))):
-            value = values[index]
-            share = min(b, index + 1) - max(a, index)
-            if value is not None and share > 1e-9:
-                total, weight = total + value * share, weight + share
-        found.append(total / weight if weight else None)
-    return tuple(found)
+    edges = map(view.time, range(view.columns + 1))
+    return tuple(units.mean_over(values, start_s, step_s, begin, end) for begin, end in pairwise(edges))
 
 
 def bars(values: Sequence[float | None], most: int, ends: tuple[float, float] | None = None) -> str:

@@ -82,7 +82,7 @@ def _stop(cmd: protocol.Cmd, by: str) -> Reply:
 def _budget(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str) -> tuple[JobState, Reply]:
     text, now = str(cmd.args.get("budget", "")), inputs.now_s
     if (allowance := recognised(text, state.spec.currency)) is not None:
-        return _allowance(state, cmd, allowance, by)
+        return _allowance(state, allowance, by)
     new = replace(state, budget=budgets.parse(text, now), worth=Worth())
     deadline, left = new.budget_deadline_s, new.progress.left_s
     if new.budget.kind == "duration" and deadline is not None and deadline < now - budgets.PAST_S:
@@ -95,7 +95,7 @@ def _budget(state: JobState, cmd: protocol.Cmd, inputs: Inputs, by: str) -> tupl
     return new, Reply(Answered(statement("budget_set", budget=text, until_s=deadline, late=late)), done)
 
 
-def _allowance(state: JobState, cmd: protocol.Cmd, new: Allowance, by: str) -> tuple[JobState, Reply]:
+def _allowance(state: JobState, new: Allowance, by: str) -> tuple[JobState, Reply]:
     """Set another carbon, cost or energy budget; the actions for the old one are chosen anew."""
     new, currency = checked(new), state.spec.currency
     used, most = new.amount(currency, state.totals.of(new.kind)), new.amount(currency)
@@ -159,10 +159,8 @@ def _guess(state: JobState, cmd: protocol.Cmd, by: str) -> tuple[JobState, Reply
     steps, source = work.guess
     new = replace(state, progress=progress.agree(work, source if accept else progress.NONE))
     facts: dict[str, Fact] = {"by": by, "accept": accept, "steps": steps, "source": source}
-    if accept:
-        told, why = statement("guess_taken", steps=steps, source=source), statement("cause_guess_taken", by=by)
-    else:
-        told, why = statement("guess_left", steps=steps, source=source), statement("cause_guess_left", by=by)
+    told = statement("guess_taken" if accept else "guess_left", steps=steps, source=source)
+    why = statement("cause_guess_taken" if accept else "cause_guess_left", by=by)
     return new, Reply(Answered(told), (Record("guess", facts), Replan(why), Keep()))
 
 

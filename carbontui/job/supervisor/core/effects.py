@@ -125,7 +125,7 @@ def effects(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -
         *_hold(before, after, inputs, renew=renew),
         *_freeze(before, after, inputs, renew=renew),
         *_limit(before, after),
-        *_last(before, after, inputs, renew=renew),
+        *_last(before, after, renew=renew),
         *_unloading(before, after, inputs, renew=renew),
         *_boards(after, inputs),
     )
@@ -171,7 +171,7 @@ def _freeze(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -
     return (Thaw(),) if before.asked.freeze or inputs.child.frozen else ()
 
 
-def _last(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -> tuple[Effect, ...]:
+def _last(before: JobState, after: JobState, *, renew: bool) -> tuple[Effect, ...]:
     """A stop by an allowance: the command exits with a checkpoint, and the keeper must not resume it."""
     was, why = allowance_rules.why_last(before), allowance_rules.why_last(after)
     if not why:
@@ -183,9 +183,9 @@ def _last(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -> 
 def _unloading(before: JobState, after: JobState, inputs: Inputs, *, renew: bool) -> tuple[Effect, ...]:
     """What a rehearsal and a try ask of the keeper, and their results."""
     found: list[Effect] = []
-    known, was, guarded = after.unloading, before.unloading, unloading.guards(after.unloading)
-    if guarded != inputs.child.retry and (renew or guarded != unloading.guards(was)):
-        found.append(Retry(guarded))
+    known, was = after.unloading, before.unloading
+    if known.rehearsing != inputs.child.retry and (renew or known.rehearsing != was.rehearsing):
+        found.append(Retry(known.rehearsing))
     falls = unloading.falls_back(known)
     if falls != inputs.child.fall_back and (renew or falls != unloading.falls_back(was)):
         found.append(FallBack(falls))

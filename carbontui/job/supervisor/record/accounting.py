@@ -180,10 +180,8 @@ class Accounting:
             speed = (t1 - t0) / (got.t1_s - got.t0_s) if got.t1_s > got.t0_s else self.clock.speed_at(got.t1_s)
             joules = got.joules * speed * (1.0 if share is None else share)
             how = got.method if share is None or got.method == "model" else SPLIT
-            t0, t1 = (
-                max(t0, self.place_totals.since_s),
-                max(t1, self.place_totals.since_s),
-            )  # two machines' clocks differ
+            since_s = self.place_totals.since_s  # two machines' clocks differ
+            t0, t1 = max(t0, since_s), max(t1, since_s)
             self.add(got.uuid, t0, t1, joules, how, state, wall, gpu=is_board(got.uuid))
             self.elapsed.drew(joules, state, gpu=is_board(got.uuid))
             self.watts.add(got.uuid, t0, t1, joules)

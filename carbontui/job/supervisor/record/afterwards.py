@@ -91,9 +91,8 @@ def _booked(job: store.Job, account: Accounting, rows: Sequence[Row], signal: st
         raise NoData("its account was never stored")
     restoring.restore(account)
     old = (told.get("gco2_g"), told.get("avoided_g"))
-    if old[0] is not None and not math.isclose(
-        _totals(account, told).gco2_g or 0.0, old[0], rel_tol=SAME, abs_tol=1e-3
-    ):
+    emitted_g = _totals(account, told).gco2_g or 0.0
+    if old[0] is not None and not math.isclose(emitted_g, old[0], rel_tol=SAME, abs_tol=1e-3):
         raise NoData("its journal does not add up to the reported account")
     before = dict(account.intensity)
     account.realised(rows, signal, source)

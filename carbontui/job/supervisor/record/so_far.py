@@ -25,11 +25,8 @@ def booked_as(state: JobState, inputs: Inputs) -> str:
     known, decided = state.unloading, state.decision
     if state.spec.estimate:
         return "estimate"
-    if (
-        inputs.child.trying
-        or state.tried.under_way
-        or (known.by == unloading.TRY and known.phase in ("asked", "leaving"))
-    ):
+    leaves_try = known.by == unloading.TRY and known.phase in ("asked", "leaving")
+    if inputs.child.trying or state.tried.under_way or leaves_try:
         return "try"
     if state.calibrating.level is not None or decided.why.code == "calibrating":
         return "calibration"

@@ -195,10 +195,8 @@ class Calibrator:
         if known is None:
             return
         kept = calibration.usable_levels(known, inputs)
-        if self._brought:
-            self.recorder.say(statement("curve_assumed_imported", levels=len(kept)))
-        else:
-            self.recorder.say(statement("curve_assumed_public", levels=len(kept)))
+        said = statement("curve_assumed_imported" if self._brought else "curve_assumed_public", levels=len(kept))
+        self.recorder.say(said)
         self._take(msgspec.structs.replace(known, levels=kept), statement("cause_curve_assumed"))
 
 

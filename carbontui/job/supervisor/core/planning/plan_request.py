@@ -245,10 +245,8 @@ def pauses(state: JobState, setup: problem.PlanningProblem, now_s: float) -> Pau
     spec, since = state.spec, state.asked.still_since_s
     kinds, longest_s = STILL - {"off"}, spec.max_pause_s
     if spec.idle_limit_s is not None:
-        kinds, longest_s = (
-            STILL - ({"off", "unload"} if spec.gives_back else frozenset()),
-            min(longest_s, spec.idle_limit_s),
-        )
+        kinds = STILL - ({"off", "unload"} if spec.gives_back else frozenset())
+        longest_s = min(longest_s, spec.idle_limit_s)
     return Pauses(
         max_pause_s=longest_s,
         still_s=0.0 if since is None else now_s - since,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from carbontui import units
 from carbontui.account import boundary
 from carbontui.account.boundary import Counted, Draw, Kind, Place
 from carbontui.account.expected_end import without_gaps
@@ -190,20 +191,6 @@ def slots_of(now_s: float, deadline_s: float, slot_s: float | None = None) -> tu
     return durations, step
 
 
-def mean_over(values: Sequence[float | None], start_s: float, step_s: float, t0: float, t1: float) -> float | None:
-    """Time-weighted mean of a series of equal slots over [t0, t1); None where no value is known."""
-    total = weight = 0.0
-    index = max(0, math.floor((t0 - start_s) / step_s))
-    while index < len(values) and start_s + index * step_s < t1:
-        value = values[index]
-        overlap = min(t1, start_s + (index + 1) * step_s) - max(t0, start_s + index * step_s)
-        if value is not None and overlap > 0:
-            total += value * overlap
-            weight += overlap
-        index += 1
-    return total / weight if weight else None
-
-
 def build(
     *,
     now_s: float,
@@ -223,7 +210,7 @@ def build(
     spans = list(itertools.pairwise(itertools.accumulate(durations, initial=now_s)))
 
     def sample(values: Sequence[float | None]) -> list[float | None]:
-        return [mean_over(values, outlook.start_s, outlook.step_s, a, b) for a, b in spans]
+        return [units.mean_over(values, outlook.start_s, outlook.step_s, a, b) for a, b in spans]
 
     mean = without_gaps(sample(outlook.mean)) or [0.0] * len(spans)
     price: list[float] | None = None

@@ -105,7 +105,7 @@ def _used_up(state: JobState, inputs: Inputs, allowances: Allowances) -> Allowan
     act: OnBudget | None = None
     unable = False
     for step in allowances.order:
-        if step == "stop" and allowances.act != "stop" and not _can_stop(state, inputs):
+        if step == "stop" and allowances.act != "stop" and not _can_stop(inputs):
             unable = True  # without a checkpoint function
             continue
         if step in ("pause", "stop", "stop!"):
@@ -114,7 +114,7 @@ def _used_up(state: JobState, inputs: Inputs, allowances: Allowances) -> Allowan
     return replace(allowances, spent=spent, act=act, no_stop=unable)
 
 
-def _can_stop(state: JobState, inputs: Inputs) -> bool:
+def _can_stop(inputs: Inputs) -> bool:
     leader = inputs.leader
     return inputs.child.state == "unloaded" or (leader is not None and leader.can_unload)
 
@@ -123,7 +123,7 @@ def _will_not_stop(state: JobState, inputs: Inputs) -> bool:
     """Whether the action `stop` would not stop this training, as its first steps show: while it can be chosen anew."""
     held = state.allowances
     needed = held.given and "stop" in held.order and not {"pause", "stop!"} & set(held.order) and held.spent is None
-    return bool(needed) and inputs.leader is not None and state.progress.step > 0 and not _can_stop(state, inputs)
+    return bool(needed) and inputs.leader is not None and state.progress.step > 0 and not _can_stop(inputs)
 
 
 def _reserve(state: JobState, inputs: Inputs) -> dict[AllowanceKind, float]:
@@ -210,10 +210,7 @@ def holds(state: JobState) -> PlanChoice | None:
         return None
     spent = next(entry for entry in held.given if entry.kind == held.spent)
     amount, stop = spent.amount(state.spec.currency), held.act == "stop"
-    if stop:
-        said = statement("used_up_leaving", kind=spent.kind, amount=amount)
-    else:
-        said = statement("used_up_paused", kind=spent.kind, amount=amount)
+    said = statement("used_up_leaving" if stop else "used_up_paused", kind=spent.kind, amount=amount)
     return PlanChoice(UNLOAD if stop else PAUSE, Why("budget_stop", said), "allowance")
 
 

@@ -244,11 +244,8 @@ def _ask(
 
 def _may_freeze(state: JobState, inputs: Inputs) -> bool:
     """Automatically only once a program has had time to show a step and has not; a user's override does not wait."""
-    patient = (
-        state.override.current is not None
-        or forbidden.until_s(state.forbidden, inputs.now_s) is not None
-        or inputs.child.age_s >= NO_BOUNDARY_S
-    )
+    asked = state.override.current is not None or forbidden.until_s(state.forbidden, inputs.now_s) is not None
+    patient = asked or inputs.child.age_s >= NO_BOUNDARY_S
     return patient and state.spec.sigstop and not capabilities.freeze_why(state, inputs)
 
 

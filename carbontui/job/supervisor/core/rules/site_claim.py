@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import NamedTuple
 
+from carbontui import units
 from carbontui.headroom import TOLERANCE_W, Claim, EventSpan, Headroom
 from carbontui.job.supervisor.core.planning import course, finish, machine, site_plan
 from carbontui.job.supervisor.core.planning.site_plan import watts_at
@@ -25,18 +25,13 @@ def claim(state: JobState, inputs: Inputs) -> Claim | None:
     absent = inputs.child.state in ("waiting", "unloaded")
     floor = 0.0 if absent else parked if can_pause(state, inputs) else least
     wants = min(full, max(0.0, watts_at(state.decision.wanted, number, full, parked, absent=absent)))
-    drawing = (
-        0.0
-        if absent
-        else parked
-        if state.decision.state == "paused"
-        else site_plan.bound_w(state, site_plan.here(state, inputs))
-    )
+    devices, paused = site_plan.here(state, inputs), state.decision.state == "paused"
+    drawing = 0.0 if absent else parked if paused else site_plan.bound_w(state, devices)
     given = 0.0 if state.site is None else state.site.now_w
     boost = state.override.current is not None and state.override.current.mode == "boost"
     left, deadline = state.progress.left_s, state.deadline_s
     event = None if state.site is None else state.site.event
-    drawn = [device.power_w for device in site_plan.here(state, inputs)]
+    drawn = [device.power_w for device in devices]
     return Claim(
         job=state.spec.job,
         name=state.spec.name,
@@ -86,11 +81,8 @@ def promised_w(state: JobState, inputs: Inputs, boards: site_plan.SiteBoards, ev
         return boards.full_w
     if known[0][1] >= needed:
         return known[0][0]
-    for (low_w, low), (high_w, high) in itertools.pairwise([*known, (boards.full_w, 1.0)]):
-        if low < needed <= high:
-            # speed rises ever more slowly with watts: it lies above a straight line between two caps
-            return low_w + (high_w - low_w) * (needed - low) / (high - low)
-    return boards.full_w
+    # speed rises ever more slowly with watts: it lies above a straight line between two caps
+    return units.between([(speed, watts) for watts, speed in (*known, (boards.full_w, 1.0))], needed)[1]
 
 
 def expected_w(state: JobState, inputs: Inputs, boards: site_plan.SiteBoards, event: EventSpan) -> float:
@@ -147,10 +139,6 @@ class Room(NamedTuple):
     least_w: float
     can_pause: bool
 
-    @property
-    def per_board_w(self) -> float:
-        return math.floor(self.share.now_w / self.boards / STEP_W) * STEP_W
-
 
 def within(choice: PlanChoice, given: Room | None, *, can_cap: bool) -> PlanChoice:
     """The choice, or the highest level that fits in the share; unchanged if nothing can be lowered."""
@@ -159,7 +147,7 @@ def within(choice: PlanChoice, given: Room | None, *, can_cap: bool) -> PlanChoi
         return choice
     if watts_at(level, given.boards, given.full_w, 0.0) <= given.share.now_w + TOLERANCE_W:
         return choice
-    watts = max(given.per_board_w, given.least_w / given.boards)
+    watts = max(math.floor(given.share.now_w / given.boards / STEP_W) * STEP_W, given.least_w / given.boards)
     event = None if given.share.event_w is None else given.share.event
     code: ReasonCode = "site" if event is None else "event"
     until_s = _room_again_s(given, watts_at(level, given.boards, given.full_w, 0.0)) if event is None else event.over_s

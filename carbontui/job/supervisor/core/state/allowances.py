@@ -97,6 +97,4 @@ def restored(known: Allowances, kept: object) -> Allowances:
     if not kept:
         return known
     was = msgspec.convert(kept, KeptAllowances)
-    return Allowances(
-        was.given, order_of(was.order), cap_w=was.cap_w, asked_s=was.asked_s, act=was.act, spent=was.spent
-    )
+    return Allowances(**msgspec.structs.asdict(was) | {"order": order_of(was.order)})

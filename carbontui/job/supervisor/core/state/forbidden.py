@@ -45,9 +45,7 @@ class ForbiddenHours:
 
     @property
     def said(self) -> Statement:
-        if self.daily:
-            return statement("hours_daily", start_s=self.start_s, end_s=self.end_s)
-        return statement("hours", start_s=self.start_s, end_s=self.end_s)
+        return statement("hours_daily" if self.daily else "hours", start_s=self.start_s, end_s=self.end_s)
 
     def over(self, now_s: float) -> bool:
         return not self.daily and self.end_s <= now_s

@@ -29,11 +29,6 @@ class Overrides:
     gen: int = 0
     until_s: Annotated[float, Meta(ge=0, le=units.LATEST_S)] | None = None
 
-    @property
-    def open_pause(self) -> bool:
-        """A pause without an end."""
-        return self.current is not None and self.current.mode == "pause" and self.until_s is None
-
 
 def apply(
     overrides: Overrides,

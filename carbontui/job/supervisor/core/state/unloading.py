@@ -44,6 +44,7 @@ class Unloading:
 
     @property
     def rehearsing(self) -> bool:
+        """Somebody wants to know whether it resumes: if that fails, the keeper is to start from scratch."""
         return self.phase != "none" and bool(self.by)
 
 
@@ -83,11 +84,6 @@ def said(known: Unloading) -> Statement:
 def facts(known: Unloading) -> Mapping[str, Fact]:
     """The result of the last one, for machines."""
     return {} if known.facts is None else {**known.facts, "why": known.result}
-
-
-def guards(known: Unloading) -> bool:
-    """Whether the keeper is to start from scratch if the resume fails."""
-    return known.rehearsing
 
 
 def falls_back(known: Unloading) -> bool:

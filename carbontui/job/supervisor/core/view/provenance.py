@@ -23,13 +23,9 @@ class Source(NamedTuple):
 
 def unreadable(state: JobState, inputs: Inputs) -> bool:
     """Whether a board of the job cannot be read (lost or gone): a sum without it is not the job's power."""
-    if (
-        membership.unread_nodes(inputs)
-        or boards.unseen(state.boards, inputs)
-        or (state.boards.named and not inputs.devices)
-    ):
-        return True
-    return any(reading.power_w is None for reading in inputs.devices)
+    unseen = boards.unseen(state.boards, inputs) or (state.boards.named and not inputs.devices)
+    unread = membership.unread_nodes(inputs) or any(reading.power_w is None for reading in inputs.devices)
+    return bool(unseen or unread)
 
 
 def sources(state: JobState, inputs: Inputs, status: protocol.Status) -> dict[str, Source]:

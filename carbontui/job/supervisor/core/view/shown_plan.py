@@ -252,7 +252,7 @@ def _overridden(state: JobState, planned: Plan, left: float, now_s: float) -> tu
     held = state.override
     if held.current is None:
         return ()
-    missed = finish.unreachable_by_pause(state, now_s) if held.open_pause else None
+    missed = finish.unreachable_by_pause(state, now_s) if held.until_s is None else None
     # both by the account's watts
     more, alone = left / planned.view.gco2_g if planned.view.gco2_g > 0 else 1.0, planned.free_gco2_g
     alone = None if alone is None else alone * more

@@ -112,11 +112,8 @@ def _power_w(state: JobState, inputs: Inputs, gpus: tuple[protocol.Gpu, ...]) ->
     """Watts of boards, CPU and memory; a finished job draws nothing, whatever its boards do."""
     host = inputs.readings.host
     known = [gpu.power_w if gpu.own_w is None else gpu.own_w for gpu in gpus if gpu.power_w is not None]
-    if (
-        not state.live
-        or provenance.unreadable(state, inputs)
-        or not (known or (not inputs.devices and host.cpu_w is not None))
-    ):
+    unknown = not known and (inputs.devices or host.cpu_w is None)
+    if not state.live or unknown or provenance.unreadable(state, inputs):
         return None
     return sum(known) + (host.cpu_w or 0.0) + (host.dram_w or 0.0)
 
