@@ -142,6 +142,33 @@ def test_a_keeper_that_ends_at_its_start_takes_its_command_with_it(home: Path) -
     assert not proc.group_alive(int(done.stdout)) and not jobs(home)
 
 
+@pytest.mark.parametrize("verb", [["ls"], ["status"], ["stop", "--now", "--yes"]])
+def test_a_command_under_way_is_known_before_its_run_has_said_what_it_is(verb: list[str], home: Path) -> None:
+    front = (
+        "import os, sys; from carbontui import early; from carbontui.cli import main\n"
+        "command = ['--', 'sh', '-c', 'echo up; exec sleep 60']\n"
+        "early.quickly(command, lambda: ([], {**os.environ})); os.read(int(sys.argv[1]), 1)\n"
+        "sys.argv[1:] = ['run', '--quiet', *command]; main()"
+    )
+    reads, writes = os.pipe()
+    words = [sys.executable, "-c", front, str(reads)]
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, pass_fds=(reads,)) as run:
+        assert run.stdout is not None and run.stdout.readline() == b"up\n"
+        (job,) = jobs(home)
+        assert not (job / "job.json").exists()
+        asking = subprocess.Popen([sys.executable, "-m", "carbontui", *verb], stdout=subprocess.PIPE, text=True)
+        if verb[0] != "stop":
+            told = asking.communicate(timeout=60)[0]
+            assert job.name in told and "starting" in told
+        os.write(writes, b"\n")
+        if verb[0] == "stop":
+            assert asking.communicate(timeout=60)[0] == f"job {job.name} stopped\n"
+        else:
+            ended([sys.executable, "-m", "carbontui", "stop", "--now", "--yes"])
+        assert run.wait(60) == -signal.SIGINT
+    os.close(reads), os.close(writes)
+
+
 def closed(fd: int) -> dict[str, object]:
     return {"preexec_fn": lambda: os.close(fd)}
 

@@ -160,6 +160,7 @@ def claim(name: str, command: tuple[str, ...], *, every_node: bool = False, numb
                 "started": time.time(),
                 "argv": (),
                 "state": "waiting",
+                "door": opts.stop_socket(home["socket"]),
                 "pids": {"keeper": [keeper, proc.start_time(keeper)]},
             }
             paths.write_whole(directory / "job.json", json.dumps(claimed).encode())
@@ -274,9 +275,6 @@ def start(
     except OSError as error:
         raise LaunchError(f"the job could not be controlled: no place for its socket: {error}") from error
     opts.save(options)
-    if hold is None:
-        # a job that may wait starts when the plan says so; without a supervisor the keeper starts it after a minute
-        hold = waits(options)
     environment = {name: value for name, value in os.environ.items() if name not in GRID_KEYS}
     environment.pop(NO_INPUT, None)
     if handed.terminal:
@@ -284,7 +282,9 @@ def start(
     if sys.stdout.isatty():
         environment = inject.as_on_a_terminal(environment, *shutil.get_terminal_size((120, 24)))
     spec = keeper_spec(options, environment)
-    spec |= {"input": handed.spec(None), "hold": hold, "try": try_first, "surroundings": isolation.launch_env()}
+    # a job that may wait starts when the plan says so; without a supervisor the keeper starts it after a minute
+    spec |= {"input": handed.spec(None), "hold": waits(options) if hold is None else hold, "try": try_first}
+    spec |= {"surroundings": isolation.launch_env()}
     if again is not None:
         spec["again"] = dict(again)
         (Path(options.dir) / "exit.json").unlink(missing_ok=True)
