@@ -63,8 +63,9 @@ class Begun:
         self.log, self.err = f"{directory}/run.log", ""
         self.stdin, self.once = os.dup(0), is_unread(0)
         """Its standard input, under this number here and in the keeper; whether that is a pipe, to be read once."""
-        self.keeper, self.child, self.spec = -1, 0, -1
-        """The pids of keeper and command (0: it has not begun), and where the keeper reads the job's spec."""
+        self.keeper, self.child, self.spec, self.lock = -1, 0, -1, -1
+        """The pids of keeper and command (0: it has not begun), where the keeper reads the job's spec, and the lock
+        that the command holds: we hold it, too, as the command may have ended before the job has its record."""
         self.copied = [0, 0]
         """Bytes of its output and its errors that are copied to ours: lines, as one of our own may come next."""
 
@@ -212,6 +213,8 @@ def _fork(
     """Start the command in a fork, which then becomes its keeper."""
     import fcntl
 
+    one.lock = os.open(f"{one.dir}/training.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(one.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     inject.link(one.dir)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     output = errors = os.open(one.log, flags, 0o600)
@@ -219,8 +222,6 @@ def _fork(
         one.err = f"{one.dir}/run.err"
         errors = os.open(one.err, flags, 0o600)
     log = os.open(f"{one.dir}/carbontui.log", flags, 0o600)
-    lock = os.open(f"{one.dir}/training.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     hook, marker = f"{one.dir}/hook", f"{one.dir}/resume.json"
     theirs = inject.environment(
         os.environ, hook_dir=hook, socket=one.socket, job=one.job, marker=marker, log=one.log, err=one.err
@@ -236,7 +237,7 @@ def _fork(
             if child == 0:
                 os.write(tells, b"%d " % os.getpid())
                 os.umask(mask)
-                os.set_inheritable(lock, True)
+                os.set_inheritable(one.lock, True)
                 os.dup2(output, 1)
                 os.dup2(errors, 2)
                 for number in IGNORED:
@@ -255,7 +256,7 @@ def _fork(
         finally:
             os.kill(child, 9) if child else os.write(tells, b"not started")
             os._exit(1)
-    for fd in (reads, tells, log, lock, *{output, errors}):
+    for fd in (reads, tells, log, *{output, errors}):
         os.close(fd)
     with os.fdopen(told) as end:
         pid, _, fault = end.read().partition(" ")  # to its exec, which closes it

@@ -142,31 +142,38 @@ def test_a_keeper_that_ends_at_its_start_takes_its_command_with_it(home: Path) -
     assert not proc.group_alive(int(done.stdout)) and not jobs(home)
 
 
-@pytest.mark.parametrize("verb", [["ls"], ["status"], ["stop", "--now", "--yes"]])
-def test_a_command_under_way_is_known_before_its_run_has_said_what_it_is(verb: list[str], home: Path) -> None:
+def begun(script: str, home: Path) -> tuple[subprocess.Popen[bytes], Path, int]:
+    """A `run` that has begun this and printed a line; its job's folder; where a byte lets it say what the job is."""
+    command = ["--", "sh", "-c", script]
     front = (
         "import os, sys; from carbontui import early; from carbontui.cli import main\n"
-        "command = ['--', 'sh', '-c', 'echo up; exec sleep 60']\n"
-        "early.quickly(command, lambda: ([], {**os.environ})); os.read(int(sys.argv[1]), 1)\n"
-        "sys.argv[1:] = ['run', '--quiet', *command]; main()"
+        f"early.quickly({command}, lambda: ([], {{**os.environ}})); os.read(int(sys.argv[1]), 1)\n"
+        f"sys.argv[1:] = ['run', '--quiet', *{command}]; main()"
     )
     reads, writes = os.pipe()
     words = [sys.executable, "-c", front, str(reads)]
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, pass_fds=(reads,)) as run:
-        assert run.stdout is not None and run.stdout.readline() == b"up\n"
-        (job,) = jobs(home)
-        assert not (job / "job.json").exists()
-        asking = subprocess.Popen([sys.executable, "-m", "carbontui", *verb], stdout=subprocess.PIPE, text=True)
+    run = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, pass_fds=(reads,))
+    os.close(reads)
+    assert run.stdout is not None and run.stdout.readline() == b"up\n"
+    (job,) = jobs(home)
+    assert not (job / "job.json").exists()
+    return run, job, writes
+
+
+@pytest.mark.parametrize("verb", [["ls"], ["status"], ["stop", "--now", "--yes"]])
+def test_a_command_under_way_is_known_before_its_run_has_said_what_it_is(verb: list[str], home: Path) -> None:
+    run, job, says = begun("echo up; exec sleep 60", home)
+    ours = [sys.executable, "-m", "carbontui"]
+    with run, open(says, "wb"), subprocess.Popen([*ours, *verb], stdout=subprocess.PIPE, text=True) as asking:
         if verb[0] != "stop":
             told = asking.communicate(timeout=60)[0]
             assert job.name in told and "starting" in told
-        os.write(writes, b"\n")
+        os.write(says, b"\n")
         if verb[0] == "stop":
             assert asking.communicate(timeout=60)[0] == f"job {job.name} stopped\n"
         else:
-            ended([sys.executable, "-m", "carbontui", "stop", "--now", "--yes"])
+            ended([*ours, "stop", "--now", "--yes"])
         assert run.wait(60) == -signal.SIGINT
-    os.close(reads), os.close(writes)
 
 
 def closed(fd: int) -> dict[str, object]:
@@ -229,6 +236,27 @@ def test_a_signal_that_comes_at_once_reaches_the_command() -> None:
         assert front.stdout is not None and front.stdout.readline() == b"up\n"
         front.send_signal(signal.SIGINT)
         assert front.wait(60) == 3
+
+
+def test_what_a_start_leaves_that_is_killed_goes_with_the_next(home: Path) -> None:
+    killed = (
+        "import os; from carbontui import early; from carbontui.client import inject\n"
+        "inject.build = lambda folder: (os.makedirs(folder), os.kill(os.getpid(), 9))\n"
+        "early.quickly(['--', 'true'], lambda: ([], {**os.environ}))"
+    )
+    assert ended([sys.executable, "-c", killed], stdin=subprocess.DEVNULL).returncode == -signal.SIGKILL
+    (left,) = jobs(home)
+    assert ended([*MAIN, "--", "true"], stdin=subprocess.DEVNULL).returncode == 0
+    assert len(jobs(home)) == 1 and not left.exists()
+
+
+def test_a_command_that_ended_before_its_run_has_spoken_is_not_taken_for_left(home: Path) -> None:
+    run, job, says = begun("echo up", home)
+    with run, open(says, "wb"):
+        assert ended([*MAIN, "--", "true"], stdin=subprocess.DEVNULL).returncode == 0
+        os.write(says, b"\n")
+        assert run.wait(60) == 0
+    assert (job / "exit.json").exists() and len(jobs(home)) == 2
 
 
 def test_one_hook_serves_all_jobs_and_an_old_one_goes_with_the_last_that_has_it(home: Path) -> None:

@@ -254,7 +254,7 @@ def _recorded(directory: Path) -> Job | None:
 
 def _rebuilt(directory: Path) -> Job | None:
     """As spec.json has it, of a job that has begun; else as its locks prove. Without a keeper's, `run` has begun its
-    command and is about to say what the job is: it is starting, and who trains stands for its keeper."""
+    command and is about to say what the job is: it is starting, and who holds that lock stands for its keeper."""
     from carbontui.job.terms import spec
 
     lock, training = directory / LOCK, directory / TRAINING_LOCK
@@ -271,17 +271,17 @@ def _rebuilt(directory: Path) -> Job | None:
     except (OSError, ValueError):
         with contextlib.suppress(OSError):
             started_s = (lock if kept else training).stat().st_mtime
-    trainer = proc.holder(os.fspath(training)) if trains else None
+    holder = proc.holder(os.fspath(training)) if trains else None
     return Job(
         id=directory.name,
         name=name,
         dir=directory,
-        place=here() if trainer else None,
+        place=here() if holder else None,
         socket=socket,
         log=log,
         started_s=started_s,
         argv=argv,
-        pids={"child" if kept else "keeper": trainer},
+        pids={"child" if kept else "keeper": holder},
         exit=_exit(directory),
         stop_socket=Path(spec.stop_socket(socket)),
     )
