@@ -44,7 +44,6 @@ mask = os.umask(0)
 print(json.dumps({
     "environment": {name: value for name, value in os.environ.items() if not name.startswith(ours)},
     "names": sorted(name for name in os.environ if name.startswith(ours)),
-    "signals": [int(line[8:], 16) for line in open("/proc/self/status") if line[:6] in ("SigBlk", "SigIgn")],
     "limits": [resource.getrlimit(number) for number in range(16)],
     "fds": sorted(fds.values()), "argv": sys.argv, "cwd": os.getcwd(), "umask": mask, "nice": os.nice(0),
     "leads": os.getsid(0) == os.getpgid(0) == os.getpid(),
@@ -78,6 +77,36 @@ def test_a_command_begun_early_has_the_surroundings_of_any_other() -> None:
     assert [one.stderr for one in both] == ["True\n", "False\n"], "the first was begun early, the second was not"
     one, other = (json.loads(done.stdout) for done in both)
     assert one == other
+
+
+def shell(traps: str) -> list[str]:
+    return ["sh", "-c", f"trap '' {traps}; \"$@\"; :", "sh"]
+
+
+@pytest.mark.parametrize(
+    ("before", "ignored", "blocked"),
+    [
+        ([], (), ()),
+        (["nohup"], (), ()),
+        (shell("PIPE XFSZ"), (), ()),
+        (shell("HUP INT QUIT TERM PIPE USR1 TSTP"), (), ()),
+        ([], (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD), ()),
+        ([], (), (signal.SIGINT, signal.SIGUSR1, signal.SIGPIPE)),
+    ],
+)
+def test_what_of_signals_is_ignored_and_blocked_is_what_it_is_of_a_plain_command(
+    before: list[str], ignored: tuple[int, ...], blocked: tuple[int, ...]
+) -> None:
+    def as_given() -> None:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    plain = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]
+    how = {"preexec_fn": as_given, "stdin": subprocess.DEVNULL}
+    ours = [[], [*MAIN, "--"], [*MAIN, *LATE, "--"]]
+    alone, early_on, late = (ended([*before, *each, *plain], **how).stdout.split() for each in ours)
+    assert early_on == late == alone and len(alone) == 4
 
 
 def test_modules_of_the_user_are_not_taken_for_pythons_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
