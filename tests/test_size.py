@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_174
+WHOLE = 51_173
 FILES = 438
 ROOMS = {
     "": 2_110,
@@ -20,8 +20,8 @@ ROOMS = {
     "client": 1_534,
     "client/detection": 910,
     "client/frameworks": 1_058,
-    "client/pausing": 1_597,
-    "commands": 2_449,
+    "client/pausing": 1_600,
+    "commands": 2_450,
     "commands/support": 783,
     "extensions": 412,
     "extensions/evaluation": 1_088,
@@ -33,7 +33,7 @@ ROOMS = {
     "grid/providers": 1_290,
     "job": 7,
     "job/files": 959,
-    "job/keeper": 1_515,
+    "job/keeper": 1_513,
     "job/life": 883,
     "job/supervisor": 301,
     "job/supervisor/core": 4_771,
@@ -49,7 +49,7 @@ ROOMS = {
     "power/limit": 911,
     "reports": 1_807,
     "slurm": 671,
-    "system": 912,
+    "system": 910,
     "text": 1_283,
     "tui": 248,
     "tui/model": 821,

@@ -1,5 +1,6 @@
 """`run`: start a job."""
 
+import contextlib
 import itertools
 import os
 import shlex
@@ -238,14 +239,14 @@ def note_unspooled(job: spec.Options) -> str:
 
 def summary(directory: Path) -> str:
     """The account of the job that has ended, in one line; '' if it is gone."""
-    from carbontui.reports import story
-    from carbontui.reports.figures import means
+    with contextlib.suppress(Exception):  # carbontui has been upgraded or removed meanwhile: the exit code counts
+        from carbontui.reports import story
+        from carbontui.reports.figures import means
 
-    job = store.load(directory)
-    if job is None:
-        return ""
-    now = job.status()
-    return account.ending(now, means(story.at_observation(job, now)))
+        if job := store.load(directory):
+            now = job.status()
+            return account.ending(now, means(story.at_observation(job, now)))
+    return ""
 
 
 def has_a_screen() -> bool:

@@ -146,11 +146,9 @@ def keep_oom_score(data: Mapping[str, Any]) -> None:
 
 
 def _oom_score_adj() -> int:
-    try:
-        with open("/proc/self/oom_score_adj") as file:  # noqa: PTH123
-            return int(file.read())
-    except (OSError, ValueError):
-        return 0
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj") as file:  # noqa: PTH123
+        return int(file.read())
+    return 0
 
 
 def _set_oom_score_adj(value: int) -> None:
