@@ -115,16 +115,13 @@ _ENV = {name: f"CARBONTUI_{name.upper()}" for name in Settings.__struct_fields__
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        raw = path.read_bytes()
+        return dict(msgspec.toml.decode(path.read_bytes()))
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
-    try:
-        data = msgspec.toml.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML ({error})") from error
-    return dict(data)
 
 
 def load(overrides: dict[str, Any] | None = None, path: Path | None = None) -> Loaded:

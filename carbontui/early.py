@@ -9,11 +9,11 @@ Only where nothing can be refused, asked or waited for: everything else is left 
 Until the command has begun nothing is imported but what an interpreter has loaded anyway, and small modules in C.
 """
 
+import _signal  # type: ignore[import-not-found]  # no enum
 import os
 import stat
 import sys
 import time
-from _signal import SIG_BLOCK, SIG_DFL, SIG_SETMASK, pthread_sigmask, signal  # type: ignore[import-not-found]  # no enum
 
 from carbontui.client import inject
 
@@ -32,7 +32,10 @@ OF_OTHERS = ("SLURM_", "SKYPILOT_", "ELECTRICITYMAPS_", "WATTTIME_", "ENTSOE_", 
 FORWARDED = (2, 3, 10, 12, 15)
 """Signals for the command (job/keeper/signals.py): they wait until the command line hands them on."""
 IGNORED = (13, 25)
-"""Signals that Python ignores, and the command is not to."""
+"""Signals that Python ignores, and the command is not to, unless whoever started us did."""
+BLOCKED = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+"""Those that whoever started us has blocked."""
+SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
 FIRST_OUTPUT_S = 0.1
 POLL_S = 0.002
 FACTOR_MAX = 10
@@ -63,8 +66,9 @@ class Begun:
         self.log, self.err = f"{directory}/run.log", ""
         self.stdin, self.once = os.dup(0), is_unread(0)
         """Its standard input, under this number here and in the keeper; whether that is a pipe, to be read once."""
-        self.keeper, self.child, self.spec = -1, 0, -1
-        """The pids of keeper and command (0: it has not begun), and where the keeper reads the job's spec."""
+        self.keeper, self.child, self.spec, self.lock = -1, 0, -1, -1
+        """The pids of keeper and command (0: it has not begun), where the keeper reads the job's spec, and the lock
+        that the command holds: we hold it, too, as the command may have ended before the job has its record."""
         self.copied = [0, 0]
         """Bytes of its output and its errors that are copied to ours: lines, as one of our own may come next."""
 
@@ -193,17 +197,30 @@ def _begin(argv: list[str], ours: "Callable[[], tuple[list[str], dict[str, str]]
         job = new_id()
         one = Begun(job, f"{state}/jobs/{job}", f"{sockets}/{socket_name(state, job)}")
         os.mkdir(one.dir)  # noqa: PTH102
-        before = pthread_sigmask(SIG_BLOCK, FORWARDED)
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, FORWARDED)
         try:
             _fork(one, program, argv, ours, mask)
         finally:
             if not one.child:
                 os.close(one.stdin)
                 inject.remove(one.dir)
-                pthread_sigmask(SIG_SETMASK, before)
+                _signal.pthread_sigmask(_signal.SIG_SETMASK, BLOCKED)
     finally:
         os.umask(mask)
     return one if one.child else None
+
+
+def ignored() -> list[int]:
+    """The signals that whoever started us ignores. Of two that is not known, since Python ignores them itself: those
+    are as in the shell that we are a child of, if it is one."""
+    try:
+        with open(f"/proc/{os.getppid()}/status", encoding="latin-1") as file:  # noqa: PTH123
+            parent = dict(line.split(":", 1) for line in file)
+    except OSError:
+        parent = {"Name": ""}
+    theirs = int(parent["SigIgn"], 16) if parent["Name"].strip() in SHELLS else 0
+    known = {one for one in _signal.valid_signals() - {*IGNORED} if _signal.getsignal(one) == _signal.SIG_IGN}
+    return sorted(known | {one for one in IGNORED if theirs >> one - 1 & 1})
 
 
 def _fork(
@@ -212,6 +229,8 @@ def _fork(
     """Start the command in a fork, which then becomes its keeper."""
     import fcntl
 
+    one.lock = os.open(f"{one.dir}/training.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(one.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     inject.link(one.dir)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     output = errors = os.open(one.log, flags, 0o600)
@@ -219,29 +238,28 @@ def _fork(
         one.err = f"{one.dir}/run.err"
         errors = os.open(one.err, flags, 0o600)
     log = os.open(f"{one.dir}/carbontui.log", flags, 0o600)
-    lock = os.open(f"{one.dir}/training.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     hook, marker = f"{one.dir}/hook", f"{one.dir}/resume.json"
     theirs = inject.environment(
         os.environ, hook_dir=hook, socket=one.socket, job=one.job, marker=marker, log=one.log, err=one.err
     )
+    ignoring = ignored()
     (reads, one.spec), (told, tells) = os.pipe(), os.pipe()
     one.keeper = os.fork()
     if one.keeper == 0:
         child = 0
         try:
-            signal(17, SIG_DFL)  # else it is not told how the command ends
+            _signal.signal(17, _signal.SIG_DFL)  # else it is not told how the command ends
             child = os.fork()
             os.setsid()
             if child == 0:
                 os.write(tells, b"%d " % os.getpid())
                 os.umask(mask)
-                os.set_inheritable(lock, True)
+                os.set_inheritable(one.lock, True)
                 os.dup2(output, 1)
                 os.dup2(errors, 2)
-                for number in IGNORED:
-                    signal(number, SIG_DFL)
-                pthread_sigmask(SIG_SETMASK, ())
+                for number in {17, *IGNORED}:
+                    _signal.signal(number, _signal.SIG_IGN if number in ignoring else _signal.SIG_DFL)
+                _signal.pthread_sigmask(_signal.SIG_SETMASK, BLOCKED)
                 os.execve(program, argv, theirs)
             os.close(tells)
             time.sleep(FIRST_OUTPUT_S)  # the command's own start comes first
@@ -255,7 +273,7 @@ def _fork(
         finally:
             os.kill(child, 9) if child else os.write(tells, b"not started")
             os._exit(1)
-    for fd in (reads, tells, log, lock, *{output, errors}):
+    for fd in (reads, tells, log, *{output, errors}):
         os.close(fd)
     with os.fdopen(told) as end:
         pid, _, fault = end.read().partition(" ")  # to its exec, which closes it

@@ -11,16 +11,16 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_971
+WHOLE = 50_969
 FILES = 438
 ROOMS = {
-    "": 2_109,
+    "": 2_118,
     "account": 950,
     "assumed": 205,
-    "client": 1_526,
+    "client": 1_524,
     "client/detection": 910,
     "client/frameworks": 1_048,
-    "client/pausing": 1_590,
+    "client/pausing": 1_592,
     "commands": 2_448,
     "commands/support": 780,
     "extensions": 412,
@@ -33,8 +33,8 @@ ROOMS = {
     "grid/providers": 1_289,
     "job": 7,
     "job/files": 959,
-    "job/keeper": 1_523,
-    "job/life": 888,
+    "job/keeper": 1_513,
+    "job/life": 883,
     "job/supervisor": 300,
     "job/supervisor/core": 4_724,
     "job/supervisor/record": 1_421,
@@ -49,7 +49,7 @@ ROOMS = {
     "power/limit": 896,
     "reports": 1_803,
     "slurm": 671,
-    "system": 906,
+    "system": 910,
     "text": 1_277,
     "tui": 248,
     "tui/model": 819,

@@ -98,24 +98,23 @@ def environment(
 
     Output goes to a file, which Python would buffer by kilobytes: unbuffered unless `base` says otherwise.
     """
-    env = dict(base)
     # a job started from within another: two hooks would count every step twice
     hooks = {str(hook_dir), base.get("CARBONTUI_HOOK")}
     given = base.get("PYTHONPATH")  # an empty entry is the current folder, but an empty one has none
     paths = [path for path in given.split(os.pathsep) if path not in hooks] if given else []
-    env["PYTHONPATH"] = os.pathsep.join([str(hook_dir), *paths])
-    env["CARBONTUI_SOCKET"] = str(socket)
-    env["CARBONTUI_JOB"] = job
-    env["CARBONTUI_MARKER"] = str(marker)
-    env["CARBONTUI_HOOK"] = str(hook_dir)
-    for name, path in (("CARBONTUI_RUN_LOG", log), ("CARBONTUI_RUN_ERR", err)):
-        env.pop(name, None)
-        if path:
-            env[name] = str(path)
-    for name in ("CARBONTUI_RESUME", "CARBONTUI_START_STEP"):  # from a job that started this one
-        env.pop(name, None)
-    if resume:
-        env["CARBONTUI_RESUME"] = "1"
+    ours = {
+        "PYTHONPATH": os.pathsep.join([str(hook_dir), *paths]),
+        "CARBONTUI_SOCKET": socket,
+        "CARBONTUI_JOB": job,
+        "CARBONTUI_MARKER": marker,
+        "CARBONTUI_HOOK": hook_dir,
+        "CARBONTUI_RUN_LOG": log,
+        "CARBONTUI_RUN_ERR": err,
+        "CARBONTUI_RESUME": "1" if resume else None,
+        "CARBONTUI_START_STEP": None,
+    }
+    # without those that a job has set which started this one
+    env = {name: str(value) for name, value in {**base, **ours}.items() if value or name not in ours}
     env.setdefault("PYTHONUNBUFFERED", "1")
     return env
 

@@ -1,5 +1,6 @@
 """`run`: start a job."""
 
+import contextlib
 import itertools
 import os
 import shlex
@@ -24,7 +25,6 @@ from carbontui.job.terms.allowance import AllowanceKind
 from carbontui.job.terms.spec import slurm_job
 from carbontui.text import account, first_run
 
-SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
 WAITING_BUDGET = "3x"
 """Default budget of a job that may have to wait (--objective time)."""
 LEFT_RUNNING_EXIT = 86
@@ -234,14 +234,14 @@ def note_unspooled(job: spec.Options) -> str:
 
 def summary(directory: Path) -> str:
     """The account of the job that has ended, in one line; '' if it is gone."""
-    from carbontui.reports import story
-    from carbontui.reports.figures import means
+    with contextlib.suppress(Exception):  # carbontui has been upgraded or removed meanwhile: the exit code counts
+        from carbontui.reports import story
+        from carbontui.reports.figures import means
 
-    job = store.load(directory)
-    if job is None:
-        return ""
-    now = job.status()
-    return account.ending(now, means(story.at_observation(job, now)))
+        if job := store.load(directory):
+            now = job.status()
+            return account.ending(now, means(story.at_observation(job, now)))
+    return ""
 
 
 def has_a_screen() -> bool:
@@ -369,7 +369,7 @@ def split_resume_args(text: str | None, command: tuple[str, ...]) -> tuple[str, 
     with refused(f"--resume-args: {text!r} cannot be split: "):
         added = tuple(shlex.split(text))
     for word, after in itertools.pairwise(command):
-        if Path(word).name in SHELLS and after.startswith("-") and not after.startswith("--") and "c" in after:
+        if Path(word).name in early.SHELLS and after.startswith("-") and not after.startswith("--") and "c" in after:
             why = f"what is added to `{Path(word).name} {after}` does not reach the command inside it"
             raise Failure(f"--resume-args: {why}; run the training without a shell, or test CARBONTUI_RESUME there", 2)
     return added

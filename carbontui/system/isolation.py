@@ -7,6 +7,7 @@ supervisor, worker or agent; and our settings for those must not reach the train
 import contextlib
 import os
 import resource
+import signal
 import sys
 from collections.abc import Mapping
 from importlib.machinery import PathFinder
@@ -78,11 +79,13 @@ def _entries(path: str) -> list[str]:
 
 
 def launch_env() -> dict[str, Any]:
-    """What a child of this process would inherit besides its environment: umask, limits, oom_score_adj. JSON-able."""
+    """What a child of this process would inherit besides its environment: umask, limits, oom_score_adj, and of signals
+    what this process was started with. JSON-able."""
     mask = os.umask(0o077)
     os.umask(mask)
     limits = {name: resource.getrlimit(getattr(resource, name)) for name in LIMITS}
-    return {"umask": mask, "limits": limits, "oom_score_adj": _oom_score_adj()}
+    signals = {"ignored": early.ignored(), "blocked": [*early.BLOCKED]}
+    return {"umask": mask, "limits": limits, "oom_score_adj": _oom_score_adj(), **signals}
 
 
 def give(data: Mapping[str, Any]) -> None:
@@ -94,6 +97,10 @@ def give(data: Mapping[str, Any]) -> None:
             resource.setrlimit(getattr(resource, name), (soft, hard))
     with contextlib.suppress(Exception):
         _set_oom_score_adj(int(data["oom_score_adj"]))
+    with contextlib.suppress(Exception):
+        for number in data["ignored"]:
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, data["blocked"])
 
 
 def relax() -> None:
@@ -139,11 +146,9 @@ def keep_oom_score(data: Mapping[str, Any]) -> None:
 
 
 def _oom_score_adj() -> int:
-    try:
-        with open("/proc/self/oom_score_adj") as file:  # noqa: PTH123
-            return int(file.read())
-    except (OSError, ValueError):
-        return 0
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj") as file:  # noqa: PTH123
+        return int(file.read())
+    return 0
 
 
 def _set_oom_score_adj(value: int) -> None:

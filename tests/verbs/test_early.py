@@ -44,7 +44,6 @@ mask = os.umask(0)
 print(json.dumps({
     "environment": {name: value for name, value in os.environ.items() if not name.startswith(ours)},
     "names": sorted(name for name in os.environ if name.startswith(ours)),
-    "signals": [int(line[8:], 16) for line in open("/proc/self/status") if line[:6] in ("SigBlk", "SigIgn")],
     "limits": [resource.getrlimit(number) for number in range(16)],
     "fds": sorted(fds.values()), "argv": sys.argv, "cwd": os.getcwd(), "umask": mask, "nice": os.nice(0),
     "leads": os.getsid(0) == os.getpgid(0) == os.getpid(),
@@ -78,6 +77,36 @@ def test_a_command_begun_early_has_the_surroundings_of_any_other() -> None:
     assert [one.stderr for one in both] == ["True\n", "False\n"], "the first was begun early, the second was not"
     one, other = (json.loads(done.stdout) for done in both)
     assert one == other
+
+
+def shell(traps: str) -> list[str]:
+    return ["sh", "-c", f"trap '' {traps}; \"$@\"; :", "sh"]
+
+
+@pytest.mark.parametrize(
+    ("before", "ignored", "blocked"),
+    [
+        ([], (), ()),
+        (["nohup"], (), ()),
+        (shell("PIPE XFSZ"), (), ()),
+        (shell("HUP INT QUIT TERM PIPE USR1 TSTP"), (), ()),
+        ([], (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD), ()),
+        ([], (), (signal.SIGINT, signal.SIGUSR1, signal.SIGPIPE)),
+    ],
+)
+def test_what_of_signals_is_ignored_and_blocked_is_what_it_is_of_a_plain_command(
+    before: list[str], ignored: tuple[int, ...], blocked: tuple[int, ...]
+) -> None:
+    def as_given() -> None:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    plain = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]
+    how = {"preexec_fn": as_given, "stdin": subprocess.DEVNULL}
+    ours = [[], [*MAIN, "--"], [*MAIN, *LATE, "--"]]
+    alone, early_on, late = (ended([*before, *each, *plain], **how).stdout.split() for each in ours)
+    assert early_on == late == alone and len(alone) == 4
 
 
 def test_modules_of_the_user_are_not_taken_for_pythons_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,6 +171,40 @@ def test_a_keeper_that_ends_at_its_start_takes_its_command_with_it(home: Path) -
     assert not proc.group_alive(int(done.stdout)) and not jobs(home)
 
 
+def begun(script: str, home: Path) -> tuple[subprocess.Popen[bytes], Path, int]:
+    """A `run` that has begun this and printed a line; its job's folder; where a byte lets it say what the job is."""
+    command = ["--", "sh", "-c", script]
+    front = (
+        "import os, sys; from carbontui import early; from carbontui.cli import main\n"
+        f"early.quickly({command}, lambda: ([], {{**os.environ}})); os.read(int(sys.argv[1]), 1)\n"
+        f"sys.argv[1:] = ['run', '--quiet', *{command}]; main()"
+    )
+    reads, writes = os.pipe()
+    words = [sys.executable, "-c", front, str(reads)]
+    run = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, pass_fds=(reads,))
+    os.close(reads)
+    assert run.stdout is not None and run.stdout.readline() == b"up\n"
+    (job,) = jobs(home)
+    assert not (job / "job.json").exists()
+    return run, job, writes
+
+
+@pytest.mark.parametrize("verb", [["ls"], ["status"], ["stop", "--now", "--yes"]])
+def test_a_command_under_way_is_known_before_its_run_has_said_what_it_is(verb: list[str], home: Path) -> None:
+    run, job, says = begun("echo up; exec sleep 60", home)
+    ours = [sys.executable, "-m", "carbontui"]
+    with run, open(says, "wb"), subprocess.Popen([*ours, *verb], stdout=subprocess.PIPE, text=True) as asking:
+        if verb[0] != "stop":
+            told = asking.communicate(timeout=60)[0]
+            assert job.name in told and "starting" in told
+        os.write(says, b"\n")
+        if verb[0] == "stop":
+            assert asking.communicate(timeout=60)[0] == f"job {job.name} stopped\n"
+        else:
+            ended([*ours, "stop", "--now", "--yes"])
+        assert run.wait(60) == -signal.SIGINT
+
+
 def closed(fd: int) -> dict[str, object]:
     return {"preexec_fn": lambda: os.close(fd)}
 
@@ -202,6 +265,27 @@ def test_a_signal_that_comes_at_once_reaches_the_command() -> None:
         assert front.stdout is not None and front.stdout.readline() == b"up\n"
         front.send_signal(signal.SIGINT)
         assert front.wait(60) == 3
+
+
+def test_what_a_start_leaves_that_is_killed_goes_with_the_next(home: Path) -> None:
+    killed = (
+        "import os; from carbontui import early; from carbontui.client import inject\n"
+        "inject.build = lambda folder: (os.makedirs(folder), os.kill(os.getpid(), 9))\n"
+        "early.quickly(['--', 'true'], lambda: ([], {**os.environ}))"
+    )
+    assert ended([sys.executable, "-c", killed], stdin=subprocess.DEVNULL).returncode == -signal.SIGKILL
+    (left,) = jobs(home)
+    assert ended([*MAIN, "--", "true"], stdin=subprocess.DEVNULL).returncode == 0
+    assert len(jobs(home)) == 1 and not left.exists()
+
+
+def test_a_command_that_ended_before_its_run_has_spoken_is_not_taken_for_left(home: Path) -> None:
+    run, job, says = begun("echo up", home)
+    with run, open(says, "wb"):
+        assert ended([*MAIN, "--", "true"], stdin=subprocess.DEVNULL).returncode == 0
+        os.write(says, b"\n")
+        assert run.wait(60) == 0
+    assert (job / "exit.json").exists() and len(jobs(home)) == 2
 
 
 def test_one_hook_serves_all_jobs_and_an_old_one_goes_with_the_last_that_has_it(home: Path) -> None:

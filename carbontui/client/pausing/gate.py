@@ -130,7 +130,7 @@ class Gate:
                 fresh = self.state != "paused"
             if fresh and act.kind in ("hold", "rest", "idle"):
                 self.quiesce()  # launches run ahead of the device: it is idle only once they are done
-            from carbontui.client.pausing.holding import perform  # loaded before, with the want that asks for it
+            from carbontui.client.pausing.holding import perform  # loaded before, by the link
 
             perform(self, act)
 
@@ -179,7 +179,7 @@ class Gate:
             if self.dying:
                 return
             if want.mode != "run" or want.checkpoint or want.duty is not None:
-                from carbontui.client.pausing.holding import Duty  # here, and not where the training waits
+                from carbontui.client.pausing.holding import Duty  # loaded before, if it was there
 
                 self.authority.duty = self.authority.duty or Duty()
             changed = self.authority.accept(want, self.clock())

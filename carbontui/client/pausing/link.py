@@ -188,6 +188,8 @@ class Link:
     # --- the thread --------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        with contextlib.suppress(Exception):  # what a pause needs, now: an upgrade of this environment may replace it
+            import carbontui.client.pausing.holding  # noqa: F401
         while True:
             try:
                 self._turn()

@@ -253,11 +253,13 @@ def _recorded(directory: Path) -> Job | None:
 
 
 def _rebuilt(directory: Path) -> Job | None:
-    """As spec.json has it, of a job that has begun; else as its keeper's lock proves."""
+    """As spec.json has it, of a job that has begun; else as its locks prove. Without a keeper's, `run` has begun its
+    command and is about to say what the job is: it is starting, and who holds that lock stands for its keeper."""
     from carbontui.job.terms import spec
 
-    lock = directory / LOCK
-    if not lock.exists():
+    lock, training = directory / LOCK, directory / TRAINING_LOCK
+    kept, trains = lock.exists(), is_locked(training)
+    if not (kept or trains):
         return None
     name, log, started_s = directory.name, directory / "run.log", 0.0
     argv: tuple[str, ...] = ()
@@ -268,19 +270,18 @@ def _rebuilt(directory: Path) -> Job | None:
         socket = Path(options.socket)
     except (OSError, ValueError):
         with contextlib.suppress(OSError):
-            started_s = lock.stat().st_mtime
-    training = directory / TRAINING_LOCK
-    child = proc.holder(os.fspath(training)) if is_locked(training) else None
+            started_s = (lock if kept else training).stat().st_mtime
+    holder = proc.holder(os.fspath(training)) if trains else None
     return Job(
         id=directory.name,
         name=name,
         dir=directory,
-        place=here() if child else None,
+        place=here() if holder else None,
         socket=socket,
         log=log,
         started_s=started_s,
         argv=argv,
-        pids={"child": child},
+        pids={"child" if kept else "keeper": holder},
         exit=_exit(directory),
         stop_socket=Path(spec.stop_socket(socket)),
     )

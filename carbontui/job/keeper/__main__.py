@@ -22,12 +22,10 @@ def main() -> None:
     isolation.relax()
     isolation.keep_oom_score(launch_env)
     try:
-        lock = life.locked(f"{spec['job_dir']}/{life.LOCK}")
+        if life.locked(f"{spec['job_dir']}/{life.LOCK}") is None:
+            sys.exit("another keeper has this job")
     except OSError as error:
         log(f"no lock can be had, two keepers would not see each other: {error}")
-    else:
-        if lock is None:
-            sys.exit("another keeper has this job")
     with contextlib.suppress(OSError):  # a file system without links
         if not life.own(spec["job_dir"]):
             sys.exit("another keeper has this job")

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from carbontui.client import inject
 from carbontui.job.keeper import job_files, signals
 from carbontui.system import isolation, life, proc
 
@@ -30,14 +29,6 @@ class CannotStart(Exception):
 
     def __init__(self, code: int) -> None:
         self.code = code
-
-
-def build_hook(directory: str, log: Callable[[str], None]) -> None:
-    """Write what the command's Python loads of us."""
-    try:
-        inject.link(directory)
-    except OSError as error:
-        log(f"the hook directory could not be written, the script runs unsteered: {error}")
 
 
 def count_first(job_dir: str) -> None:
@@ -69,8 +60,8 @@ def start(
 
     def as_the_user_has_it() -> None:
         """Between fork and exec: undo the keeper's own process settings."""
-        isolation.give(launch_env)
         signals.unblock()
+        isolation.give(launch_env)
 
     lock: int | None = None
 

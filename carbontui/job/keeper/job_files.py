@@ -115,8 +115,7 @@ class JobFile:
             self._log(f"job.json could not be written: {error}")
 
     def _identity(self) -> tuple[int, int] | None:
-        try:
+        with contextlib.suppress(OSError):
             info = os.stat(self._path)  # noqa: PTH116
-        except OSError:
-            return None
-        return info.st_ino, info.st_mtime_ns
+            return info.st_ino, info.st_mtime_ns
+        return None

@@ -61,10 +61,9 @@ def begin(directory: str) -> None:
 
 def size(directory: str) -> int:
     """Where the file ends; 0 if there is none."""
-    try:
+    with contextlib.suppress(OSError):
         return os.stat(f"{directory}/{NAME}").st_size  # noqa: PTH116
-    except OSError:
-        return 0
+    return 0
 
 
 def since(directory: str, offset: int) -> tuple[list[LoggedOrder], int]:

@@ -14,6 +14,7 @@ import time
 from functools import partial
 from typing import Any
 
+from carbontui.client import inject
 from carbontui.job.keeper import command, job_files, messages, orders, permit, signals
 from carbontui.job.keeper import resume as resuming
 from carbontui.job.keeper.command import UNKNOWN, Adopted, exit_status
@@ -368,7 +369,10 @@ class Keeper:
             self.started(command.BegunChild(begun), resumed=False)
             self.reap()
         else:
-            command.build_hook(self.dir, log)
+            try:
+                inject.link(self.dir)
+            except OSError as error:
+                log(f"the hook directory could not be written, the script runs unsteered: {error}")
         while not self.over():
             try:
                 self.tick()

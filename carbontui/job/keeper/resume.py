@@ -191,10 +191,8 @@ def earlier(marker: str, resumed: str) -> str:
         path, step = (one.get("path"), one.get("step")) if isinstance(one, dict) else (None, None)
         if isinstance(path, str) and os.path.exists(path):  # noqa: PTH110
             try:
-                rest = {
-                    "earlier": listed[number + 1 :],
-                    **({"checksum": one.get("checksum")} if "checksum" in body else {}),
-                }
+                rest = {"earlier": listed[number + 1 :]}
+                rest |= {"checksum": one.get("checksum")} if "checksum" in body else {}
                 job_files.write_json(pointer, {**body, "path": path, "step": step, **rest})
                 job_files.write_json(resumed, {**job_files.read_json(resumed), "step": step})
             except OSError:

@@ -34,11 +34,9 @@ _CLOEXEC_NONBLOCK = os.O_CLOEXEC | os.O_NONBLOCK
 def block() -> int | None:
     """From now on signals are queued for `taken`; returns a descriptor readable while one is (None: poll instead)."""
     signal.pthread_sigmask(signal.SIG_SETMASK, BLOCKED)
-    mask = bytearray(_SIGSET_B)
-    for number in BLOCKED:
-        mask[(number - 1) // 8] |= 1 << (number - 1) % 8
+    mask = sum(1 << number - 1 for number in BLOCKED).to_bytes(_SIGSET_B, "little")
     try:
-        fd = ctypes.CDLL(None, use_errno=True).signalfd(-1, bytes(mask), _CLOEXEC_NONBLOCK)
+        fd = ctypes.CDLL(None, use_errno=True).signalfd(-1, mask, _CLOEXEC_NONBLOCK)
     except (OSError, AttributeError):
         return None
     return fd if fd >= 0 else None

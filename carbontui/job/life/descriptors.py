@@ -67,16 +67,8 @@ def apart() -> bool:
 
 
 def _open() -> list[int]:
-    numbers = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
-    return sorted(fd for fd in numbers if _is_open(fd))  # the one that listed them is closed by now
-
-
-def _is_open(fd: int) -> bool:
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
+    listed = [*Path("/proc/self/fd").iterdir()]
+    return sorted(int(entry.name) for entry in listed if entry.exists())  # the one that listed them is closed by now
 
 
 def _is_pipe(fd: int) -> bool:

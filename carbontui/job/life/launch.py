@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from carbontui import early, paths, units
 from carbontui.client import inject
@@ -147,6 +147,9 @@ def claim(name: str, command: tuple[str, ...], *, every_node: bool = False, numb
     try:
         paths.jobs_dir().mkdir(mode=0o700, exist_ok=True)
         with one_at_a_time(paths.jobs_dir(), forgiving=True):
+            for lock in paths.jobs_dir().glob(f"*/{life.TRAINING_LOCK}"):  # of starts that were killed before this
+                if not (life.is_locked(lock) or any((lock.parent / name).exists() for name in ("job.json", life.LOCK))):
+                    shutil.rmtree(lock.parent, ignore_errors=True)
             taken = {live.name: live.id for live in store.jobs() if live.live and not live.foreign}
             if wanted in taken and not numbered:
                 raise LaunchError(f"job {wanted!r} is running ({taken[wanted]}); choose another --name")
@@ -160,9 +163,12 @@ def claim(name: str, command: tuple[str, ...], *, every_node: bool = False, numb
                 "started": time.time(),
                 "argv": (),
                 "state": "waiting",
+                "door": opts.stop_socket(home["socket"]),
                 "pids": {"keeper": [keeper, proc.start_time(keeper)]},
             }
             paths.write_whole(directory / "job.json", json.dumps(claimed).encode())
+            if begun:
+                os.close(begun.lock)
     except OSError as error:
         where = paths.state_dir()
         raise LaunchError(f"{where} cannot be used ({error.strerror or error}); set CARBONTUI_HOME") from error
@@ -206,22 +212,18 @@ def one_at_a_time(folder: Path, *, forgiving: bool = False) -> Iterator[None]:
 def executable(argv: tuple[str, ...]) -> None:
     """Refuse a command that does not exist, before anything is started; exit codes are a shell's: 127, 126."""
     if shutil.which(argv[0]) is not None:
-        return _script(argv)
+        # a start may wait for hours: a mistyped `python trian.py` is reported now
+        words = argv[1:] if Path(argv[0]).name.startswith("python") else ()
+        script = next((word for word in words if word not in PLAIN_FLAGS), "")
+        if script.endswith(".py") and not script.startswith("-") and not Path(script).exists():
+            raise LaunchError(f"{script}: no such file")
+        return
     if os.sep in argv[0] and Path(argv[0]).is_dir():
         raise LaunchError(f"{argv[0]}: is a folder", 126)
     if Path(argv[0]).is_file():
         how = f"python {argv[0]}" if argv[0].endswith(".py") else f"chmod +x {argv[0]}"
         raise LaunchError(f"{argv[0]}: is not executable; write {how}", 126)
     raise LaunchError(f"{argv[0]}: no such command", 127)
-
-
-def _script(argv: tuple[str, ...]) -> None:
-    """A start may wait for hours: a mistyped `python trian.py` is reported now."""
-    if not Path(argv[0]).name.startswith("python"):
-        return
-    script = next((word for word in argv[1:] if word not in PLAIN_FLAGS), "")
-    if script.endswith(".py") and not script.startswith("-") and not Path(script).exists():
-        raise LaunchError(f"{script}: no such file")
 
 
 def commit(argv: tuple[str, ...], cwd: str) -> str:
@@ -274,17 +276,15 @@ def start(
     except OSError as error:
         raise LaunchError(f"the job could not be controlled: no place for its socket: {error}") from error
     opts.save(options)
-    if hold is None:
-        # a job that may wait starts when the plan says so; without a supervisor the keeper starts it after a minute
-        hold = waits(options)
-    environment = {name: value for name, value in os.environ.items() if name not in GRID_KEYS}
-    environment.pop(NO_INPUT, None)
+    environment = {name: value for name, value in os.environ.items() if name not in GRID_KEYS | {NO_INPUT}}
     if handed.terminal:
         environment[NO_INPUT] = "1"
     if sys.stdout.isatty():
         environment = inject.as_on_a_terminal(environment, *shutil.get_terminal_size((120, 24)))
     spec = keeper_spec(options, environment)
-    spec |= {"input": handed.spec(None), "hold": hold, "try": try_first, "surroundings": isolation.launch_env()}
+    # a job that may wait starts when the plan says so; without a supervisor the keeper starts it after a minute
+    spec |= {"input": handed.spec(None), "hold": waits(options) if hold is None else hold, "try": try_first}
+    spec |= {"surroundings": isolation.launch_env()}
     if again is not None:
         spec["again"] = dict(again)
         (Path(options.dir) / "exit.json").unlink(missing_ok=True)
@@ -338,7 +338,7 @@ def run_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> bo
     over by then. Raises LaunchError."""
     keeper, directory = early.begun or spawn_keeper(spec, descriptors), Path(spec["job_dir"])
     if early.begun:
-        tell_keeper(early.begun.spec, spec)
+        tell_keeper(os.fdopen(early.begun.spec, "wb"), spec)
     # where the job has moved on there is no supervisor
     path = spec["socket" if places.read(directory).holder else "door"]
     due = time.monotonic() + READY_S
@@ -374,13 +374,12 @@ def spawn_keeper(spec: Mapping[str, Any], descriptors: tuple[int, ...] = ()) -> 
         except BlockingIOError:
             raise LaunchError(isolation.TOO_FEW) from None
     assert keeper.stdin is not None
-    tell_keeper(os.dup(keeper.stdin.fileno()), spec)
-    keeper.stdin.close()
+    tell_keeper(keeper.stdin, spec)
     return keeper
 
 
-def tell_keeper(pipe: int, spec: Mapping[str, Any]) -> None:
+def tell_keeper(pipe: IO[bytes], spec: Mapping[str, Any]) -> None:
     """Write its spec for a keeper that waits for it at the other end."""
-    with contextlib.suppress(BrokenPipeError), os.fdopen(pipe, "wb") as end:  # one that exits at once is reported later
+    with contextlib.suppress(BrokenPipeError), pipe:  # one that exits at once is reported later
         # in ASCII: a path or an argument may contain bytes that are not text, which Python escapes and msgspec refuses
-        end.write(json.dumps(spec).encode())
+        pipe.write(json.dumps(spec).encode())
