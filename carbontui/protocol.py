@@ -857,6 +857,60 @@ class Welcome(Struct, tag_field="t", tag="welcome", frozen=True):
 # --- ranks -----------------------------------------------------------------------------------------------------
 
 
+class LoaderPasses(Struct, array_like=True, frozen=True):
+    """The passes over the data in which steps are made: the place at which they begin, steps done when the first began,
+    passes begun, steps done when each of the last began and the batches of each, batches taken of the present one."""
+
+    place: Count
+    first: Count
+    begun: Annotated[int, Meta(ge=1, le=2**53)]
+    marks: Annotated[tuple[Count, ...], Meta(min_length=1)]
+    lengths: Annotated[tuple[Count | None, ...], Meta(min_length=1)]
+    drawn: Count | None
+
+
+class FrameworkStage(Struct, array_like=True, frozen=True):
+    """A training that a framework makes in one call, or a sweep's trial; see carbontui.client.detection.stated.Stage.
+    `sizes`: of those that have ended at its place: how many, steps of the shortest, of the longest, of all."""
+
+    place: Count | None
+    began: Count
+    expected: Count | None
+    until: str
+    number: Count
+    ended: Count | None
+    times: Count | None
+    sizes: tuple[Count, int, int, int]
+
+
+class WorkReport(Struct, frozen=True):
+    """What a training has seen of its work; places by the numbers of their sightings."""
+
+    before: Count
+    """Steps done before those that the places count."""
+    framework: bool = False
+    """The steps at hand are a framework's."""
+    kept: msgspec.Raw = msgspec.Raw(b"null")
+    place: Count | None = None
+    """Where a step was made; null before the third, and in a framework."""
+    counted: Count = 0
+    """Steps done then."""
+    values: dict[str, int] = {}
+    """Of the names of modules that count something."""
+    unsure: bool = False
+    """It may turn out to be no step."""
+    lengths: tuple[Count | None, ...] = ()
+    """Batches of the loaders."""
+    leading: LoaderPasses | None = None
+    bars: tuple[tuple[str, float, float], ...] = ()
+    """Progress bars and schedules: source, how far, the end."""
+    schedules: tuple[tuple[str, float, float], ...] = ()
+    ended: Count = 0
+    """Steps done at the last end of a stage before `counted`."""
+    stage: FrameworkStage | None = None
+    trial: FrameworkStage | None = None
+
+
 class RankReport(Struct, tag_field="t", tag="obs", frozen=True):
     """rank -> supervisor, about once a second and at every change: the state of the training loop."""
 
@@ -909,6 +963,9 @@ class RankReport(Struct, tag_field="t", tag="obs", frozen=True):
     """Steps to the end of the present epoch, and of a whole one, where a resumed run may go on with other batches until
     then; null where that is not known."""
     doing: Doing | None = None
+    work: WorkReport | None = None
+    """Of the work, for the supervisor to make a total of; absent where one is stated. Older clients make a `guess`
+    themselves."""
 
 
 class Sighting(Struct, tag_field="t", tag="sighting", frozen=True):
@@ -920,12 +977,14 @@ class Sighting(Struct, tag_field="t", tag="sighting", frozen=True):
 
 
 class CodeRead(Struct, tag_field="t", tag="reading", frozen=True, omit_defaults=True):
-    """supervisor -> rank: what the code says of a place, as the lists of `carbontui.client.detection.work.Nest`; null
+    """supervisor -> rank: what the code says of a place, as the lists of `carbontui.job.worker.work.Nest`; null
     of one that could not be read. `lacks`: files that the worker cannot read, whose text the next sighting has."""
 
     id: Count = 0
     nest: msgspec.Raw = msgspec.Raw(b"null")
     lacks: tuple[str, ...] = ()
+    kept: msgspec.Raw = msgspec.Raw(b"null")
+    """What the supervisor is to be told again in `WorkReport`: it may be another one then."""
 
 
 class DesiredState(Struct, tag_field="t", tag="want", frozen=True):

@@ -109,7 +109,8 @@ INSIDE_JOB = {
     f"{JOB}.supervisor.__main__": {f"{JOB}.supervisor.loop", TERMS},
     SHELL: {
         *(CORE, RECORD, TERMS, FILES, LIFE),
-        *(f"{JOB}.{name}" for name in ("keeper.messages", "keeper.orders", "worker.handle", "worker.messages")),
+        *(f"{JOB}.keeper.{name}" for name in ("messages", "orders")),
+        *(f"{JOB}.worker.{name}" for name in ("handle", "messages", "model")),
     },
     RECORD: {CORE, TERMS, FILES},
     CORE: {TERMS, *(f"{JOB}.{name}" for name in MESSAGES)},

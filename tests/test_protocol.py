@@ -133,6 +133,22 @@ FROM_PEER = [
     p.AbilitiesAsk(14),
     p.EventsAsk(15, T, 20, True),
     p.GridAsk(16),
+    p.RankReport(
+        step=40,
+        state="running",
+        want_gen=0,
+        work=p.WorkReport(
+            before=0,
+            place=1,
+            counted=39,
+            values={"__main__.done": 39},
+            lengths=(20, None),
+            leading=p.LoaderPasses(2, 0, 2, (0, 20), (20, 20), 19),
+            bars=(("tqdm(total=)", 1.0, 3.0),),
+            schedules=(("StepLR(T_max=)", 40, 60),),
+            stage=p.FrameworkStage(3, 0, 60, "early stopping", 1, None, 0, (0, 0, 0, 0)),
+        ),
+    ),
 ]
 TO_RANK = [
     p.DesiredState("pause", 3, 15.0),

@@ -11,16 +11,16 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_969
+WHOLE = 51_087
 FILES = 438
 ROOMS = {
-    "": 2_118,
+    "": 2_151,
     "account": 950,
     "assumed": 205,
-    "client": 1_524,
-    "client/detection": 910,
+    "client": 1_527,
+    "client/detection": 601,
     "client/frameworks": 1_048,
-    "client/pausing": 1_592,
+    "client/pausing": 1_594,
     "commands": 2_448,
     "commands/support": 780,
     "extensions": 412,
@@ -38,9 +38,9 @@ ROOMS = {
     "job/supervisor": 300,
     "job/supervisor/core": 4_724,
     "job/supervisor/record": 1_421,
-    "job/supervisor/shell": 2_000,
+    "job/supervisor/shell": 2_009,
     "job/terms": 463,
-    "job/worker": 1_532,
+    "job/worker": 1_912,
     "nodes": 487,
     "plan": 1_741,
     "power": 2_049,

@@ -7,8 +7,9 @@ import sys
 from typing import Any, List, Optional, Tuple
 
 from carbontui.client import device, marker
-from carbontui.client.detection import guess
 from carbontui.client.detection.places import watch
+from carbontui.client.detection.report import reporter
+from carbontui.client.pausing import late
 from carbontui.client.pausing.gate import Gate
 from carbontui.client.pausing.link import Link
 
@@ -79,7 +80,7 @@ def _flush() -> None:
 def join() -> None:
     """In the middle of a script: its steps are counted from here on, for the supervisor that the environment names."""
     watch.restart()
-    guess.detector.__init__()  # type: ignore[misc]
+    reporter.__init__()  # type: ignore[misc]
     gate.restart()
     _first_step()
 
@@ -101,9 +102,7 @@ def _distribute() -> None:
         return
     rank, world = rank_of_world()
     if world > 1:
-        from carbontui.client.pausing.ranks import Ranks
-
-        _ranks.append(Ranks(gate, rank, world, link.speed))
+        _ranks.append(late("ranks").Ranks(gate, rank, world, link.speed))
         _ranks[0].start()
 
 

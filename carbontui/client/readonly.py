@@ -9,6 +9,7 @@ import weakref
 from types import FunctionType, GetSetDescriptorType, MappingProxyType, MemberDescriptorType, WrapperDescriptorType
 from typing import Any, Callable, Dict, Optional, Tuple
 
+COUNT_MAX = 2**53
 BUILTIN = ("builtins", "collections", "numpy")
 """Modules whose classes in C answer for what is derived from them, too, without code of a script's."""
 above, names, _module, name_of = (
@@ -62,6 +63,11 @@ def one_of(kind: Any, *kinds: Any) -> bool:
 def is_number(value: Any) -> bool:
     """Whether arithmetic with a value runs no code of a script's; True and False are no numbers."""
     return type(value) is int or type(value) is float
+
+
+def count_of(value: Any) -> Optional[int]:
+    """As the wire takes it; None for what is no number of steps."""
+    return value if type(value) is int and 0 <= value < COUNT_MAX else None
 
 
 def length_of(value: Any, *, promised: bool = False) -> Optional[int]:

@@ -1,10 +1,17 @@
-"""What a user should know: caveats on the numbers, what is missing, budgets that will not last."""
+"""What a user should know: why a job is in its state, caveats on the numbers, budgets that will not last."""
 
 from collections.abc import Sequence
 
 from carbontui.text import figures
-from carbontui.text.forms import Table, wordings
+from carbontui.text.forms import Table, led, state_word, wordings
 from carbontui.text.sources import slowed
+
+
+def _out_of_memory(*, limit_b: int | None, now_s: float) -> str:
+    if limit_b is None:
+        return "killed: out of memory"
+    size = f"{limit_b / 2**30:.3g} GiB" if limit_b >= 2**30 else f"{limit_b / 2**20:.3g} MiB"
+    return f"killed: out of memory (limit {size})"
 
 
 def _not_enough(
@@ -31,13 +38,19 @@ def _no_cap(*, why: str, now_s: float) -> str:
     return f"no cap: {because}"
 
 
-NOTICES: Table = wordings("notices") | {
-    "silent_ranks": lambda *, first, last, now_s: f"rank {first}" if first == last else f"ranks {first}-{last}",
-    "board_unread": lambda *, board, why, now_s: (
-        f"{board}: no watts can be read ({why or 'no reading'}); the energy counted is without them"
-    ),
-    "board_slowed": lambda *, board, reasons, now_s: f"{board} is slowed down by {slowed(reasons)}",
-    "money": lambda *, value, currency, now_s: f"{value:,.2f} {currency}".strip(),
-    "allowance_not_enough": _not_enough,
-    "no_cap": _no_cap,
-}
+NOTICES: Table = (
+    wordings("reasons")
+    | wordings("notices")
+    | {
+        "state_is": lambda *, state, reason, now_s: led(state_word(state), reason),
+        "out_of_memory": _out_of_memory,
+        "silent_ranks": lambda *, first, last, now_s: f"rank {first}" if first == last else f"ranks {first}-{last}",
+        "board_unread": lambda *, board, why, now_s: (
+            f"{board}: no watts can be read ({why or 'no reading'}); the energy counted is without them"
+        ),
+        "board_slowed": lambda *, board, reasons, now_s: f"{board} is slowed down by {slowed(reasons)}",
+        "money": lambda *, value, currency, now_s: f"{value:,.2f} {currency}".strip(),
+        "allowance_not_enough": _not_enough,
+        "no_cap": _no_cap,
+    }
+)

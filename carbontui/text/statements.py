@@ -11,12 +11,11 @@ from carbontui.text import figures, forms
 from carbontui.text.log import EVENTS, LEFT_OUT, LOG, SAID
 from carbontui.text.notices import NOTICES
 from carbontui.text.plan import PLAN
-from carbontui.text.reasons import REASONS
 from carbontui.text.replies import REFUSALS, REPLIES
 from carbontui.text.sources import BOUNDARY, SOURCES
 from carbontui.text.trials import TRIALS
 
-TABLES = (BOUNDARY, EVENTS, LOG, NOTICES, PLAN, REASONS, REFUSALS, REPLIES, SOURCES, TRIALS)
+TABLES = (BOUNDARY, EVENTS, LOG, NOTICES, PLAN, REFUSALS, REPLIES, SOURCES, TRIALS)
 TABLE: forms.Table = {code: wording for table in TABLES for code, wording in table.items()}
 """The wording of every code of the package."""
 

@@ -15,6 +15,7 @@ import msgspec
 
 from carbontui import protocol as p
 from carbontui.job.worker import reading
+from carbontui.job.worker.model import WorkModel
 
 
 class Rank:
@@ -26,6 +27,7 @@ class Rank:
         self.obs: list[p.RankReport] = []
         self.acks: list[p.Ack] = []
         self.sightings: list[p.Sighting] = []
+        self.work = WorkModel()
         self.bad: list[str] = []
         self.open = True
 
@@ -78,7 +80,7 @@ class FakeSupervisor:
 
     def wait(self, true: Callable[[], object], timeout_s: float = 60.0, what: str = "") -> None:
         with self.cond:
-            assert self.cond.wait_for(true, timeout_s), f"never came: {what or true} ({self.seen()})"
+            assert self.cond.wait_for(true, timeout_s), f"never came: {what or true} ({self.reporter()})"
 
     def seen(self) -> list[tuple[object, ...]]:
         return [
@@ -167,10 +169,14 @@ class FakeSupervisor:
                     rank.send(p.encode(p.Welcome(self.version, "test")))
                 self._tell(rank)
             elif isinstance(message, p.RankReport):
-                rank.obs.append(message)
+                rank.obs.append(rank.work.folded(message, time.monotonic()))
+                if (kept := rank.work.to_keep()) is not None:
+                    rank.send(p.encode(kept))
             elif isinstance(message, p.Sighting):
                 rank.sightings.append(message)
-                rank.send(p.encode(msgspec.structs.replace(reading.read(message.place), id=message.id)))
+                answer = msgspec.structs.replace(reading.read(message.place), id=message.id)
+                rank.work.read(answer)
+                rank.send(p.encode(answer))
             elif isinstance(message, p.Ack):
                 rank.acks.append(message)
             self.cond.notify_all()

@@ -514,11 +514,11 @@ def look():
 
 
 def looked(done):
-    from carbontui.client.detection import guess
+    from carbontui.client.detection.report import reporter
 
-    guess.detector.total(done)
-    guess.detector.sighting()
-    guess.detector.unsent()
+    reporter.report(done, 0)
+    reporter.sighting()
+    reporter.unsent()
 
 
 def main():

@@ -10,10 +10,10 @@ import types
 
 import pytest
 from later import needs
-from read_here import answered
+from read_here import Both
 
 from carbontui.client import api
-from carbontui.client.detection import guess, places, stated
+from carbontui.client.detection import places, report, stated
 from carbontui.client.frameworks import base, transformers
 from carbontui.client.frameworks import lightning as lightning_hook
 from carbontui.client.pausing.gate import Gate
@@ -50,16 +50,19 @@ def facts(monkeypatch):
     fresh_watch = places.Watch()
     fresh_watch.count = fresh.counter.done
     monkeypatch.setattr(stated, "watch", fresh_watch)
-    monkeypatch.setattr(guess, "watch", fresh_watch)
+    monkeypatch.setattr(report, "watch", fresh_watch)
     monkeypatch.setattr(base, "chain", lambda: tuple(one for one in places.chain() if one.code.co_filename == __file__))
     return fresh.facts
 
 
 def work():
     """As the link says it: the total, its low and high, and whether it is known."""
-    found = answered(guess.Detector(), api.gate.counter.done(), framework=True)
+    found = Both().answered(api.gate.counter.done(), framework=True)
     before = api.gate.step_total() - api.gate.counter.done()
-    return found and (before + found.likely, before + found.low, found.high and before + found.high, found.known)
+    if found.total is not None:
+        return before + found.total, before + found.total, before + found.total, True
+    low, high, _, _ = found.guess_range or (None,) * 4
+    return found.guess and (before + found.guess[0], before + low, high and before + high, False)
 
 
 @pytest.fixture

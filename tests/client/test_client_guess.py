@@ -11,14 +11,18 @@ import textwrap
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 from later import IN_PROCESS, needs
-from read_here import answered, read
+from read_here import Both, read
 
-from carbontui.client.detection import guess, places, settings, sight
-from carbontui.client.detection.stated import Stage, staged
-from carbontui.client.detection.work import TotalClaim, fold, reached
+from carbontui import protocol
+from carbontui.client.detection import places, report, settings, sight, stated
+from carbontui.client.detection.stated import Stage
 from carbontui.job.worker import reading, source, values
+from carbontui.job.worker.model import WorkModel
+from carbontui.job.worker.model import staged as staged_by
+from carbontui.job.worker.work import TotalClaim, fold, reached
 
 pytestmark = [IN_PROCESS]
 
@@ -49,6 +53,10 @@ def test_what_was_passed_is_no_guess_any_more():
 def test_an_upper_bound_has_the_present_step_as_its_lower_end():
     found = fold(70, [TotalClaim("code", 400.0, "range(epochs) x a pass", 70.0, at_most=True, sure=True)])
     assert (found.low, found.high, found.at_most) == (70, 400, True)
+
+
+def staged(stages, done, times, text):
+    return staged_by(msgspec.convert(stated.last_of(stages, 1), protocol.FrameworkStage), done, times, text)
 
 
 A, B = Stage((1,), 0, 100, ended=100), Stage((1,), 100, 100, number=2)
@@ -182,9 +190,9 @@ def whole(script, tmp_path, monkeypatch):
          "def main(c):\n    for _ in range(c.both()): step()\nmain(C(5))", 10),
         ("def parts(n):\n    for i in range(0, n, 8): yield i\ndef main():\n    for e in range(2):\n"
          "        for i in parts(32): step()\nmain()", 8),
-        ("class P:\n    def __init__(self, n): self.n, self.seen = n, 0\n    def roll(self):\n"
-         "        for _ in range(self.n): self.seen += 2\n    def learn(self, most):\n"
-         "        while self.seen < most:\n            self.roll()\n            step()\nP(5).learn(55)", 6),
+        ("class P:\n    def __init__(self, n): self.n, self.reporter = n, 0\n    def roll(self):\n"
+         "        for _ in range(self.n): self.reporter += 2\n    def learn(self, most):\n"
+         "        while self.reporter < most:\n            self.roll()\n            step()\nP(5).learn(55)", 6),
         ("def main():\n    start = 1\n    if len(''): start += 1\n    for i in range(start, 9):\n"
          "        if i < 8: step()\nmain()", 7),
         ("import itertools\nfor e in range(3):\n    n = len(str(e)) + 4\n    for t in itertools.count():\n"
@@ -221,7 +229,7 @@ class Stopper:
 class Over(Exception): pass
 class Fit:
     quiet = False
-    def __init__(self): self.stop, self.seen = False, []
+    def __init__(self): self.stop, self.reporter = False, []
     def save(self): self.stop = True
     def go(self, stopper, flag=False, stop=False):
         try:
@@ -241,7 +249,7 @@ Fit().go(Stopper())
         ("if stopper.stop: break", True),
         ("if stop: break\n                if id(self) < 9: stop = True", True),
         ("try:\n                    step()\n                    break\n                except ValueError: pass", True),
-        ("if len(self.seen) > 3: break\n                self.seen.append(1)", True),
+        ("if len(self.reporter) > 3: break\n                self.reporter.append(1)", True),
         ("if stopper.bad >= 3: break", True),
         ("stopper.far = _\n                if stopper.far > 99: break", True),
         ("if flag: raise Over", True),
@@ -315,14 +323,27 @@ def test_folds_that_are_chosen_from_a_list_are_counted(loop, tmp_path, monkeypat
 def test_steps_of_an_optimizer_that_may_take_turns_promise_no_limit(tmp_path, monkeypatch):
     script = "for _ in range(30):\n    for _ in range(4): step()\n    for _ in range(8): step()"
     chains = chains_of(script, tmp_path, monkeypatch)
-    monkeypatch.setattr(guess, "watch", watch := places.Watch())
-    detector = guess.Detector()
-    watch.observe = 3, chains[2], (), False
-    assert answered(detector, 3).high is not None
-    watch.observe = 12, chains[9], (), True  # the last look, until the first optimizer's steps count again
+    monkeypatch.setattr(report, "watch", watch := places.Watch())
+    both = Both()
+    watch.observe = 3, chains[2], {}, False
+    assert both.answered(3).guess_range[1] is not None
+    watch.observe = 12, chains[9], {}, True  # the last look, until the first optimizer's steps count again
     for steps in (9, 12):
-        found = answered(detector, steps)
-        assert (found.high, found.sure) == (None, False)
+        _, high, _, sure = both.answered(steps).guess_range
+        assert (high, sure) == (None, False)
+
+
+def test_another_supervisor_goes_on_with_what_the_one_before_it_knew(tmp_path, monkeypatch):
+    chains = chains_of("for _ in range(30): step()\nfor _ in range(8): step()", tmp_path, monkeypatch)
+    monkeypatch.setattr(report, "watch", watch := places.Watch())
+    both = Both()
+    for steps, total in ((10, 30), (33, 38)):
+        watch.observe = steps, chains[steps - 1], {}, False
+        assert both.answered(steps).guess[0] == total
+    known, both.work = both.total(34), WorkModel()
+    both.reporter.unsent()
+    assert both.total(34) == known, "before anything has been read to it"
+    assert both.answered(35).guess[0] == 38, "the second loop began at step 30, which is said nowhere any more"
 
 
 def test_a_counter_of_the_script_says_where_a_resumed_training_is(tmp_path, monkeypatch):
@@ -420,17 +441,18 @@ def test_a_bar_that_is_over_stands_until_a_step_is_made_without_it(monkeypatch):
     task = SimpleNamespace(completed=50, total=200)
     display = SimpleNamespace(_tasks=(tasks := {0: task}))
     monkeypatch.setattr(places, "displays", [lambda: display])
-    monkeypatch.setattr(guess, "watch", watch := places.Watch())
-    watch.observe = 50, (), (), False
-    detector = guess.Detector()
-    assert answered(detector, 50).likely == 200
+    monkeypatch.setattr(report, "watch", watch := places.Watch())
+    monkeypatch.setattr(stated, "watch", watch)
+    watch.observe = 50, (), {}, False
+    both = Both()
+    assert both.answered(50).guess[0] == 200
     tasks.clear()  # an evaluation, or the end
-    assert [detector.total(60).likely for _ in range(3)] == [200, 200, 200]
-    assert detector.total(61) is None
+    assert [both.total(60).guess[0] for _ in range(3)] == [200, 200, 200]
+    assert both.total(61).guess is None
     tasks[0], task.completed = task, 200
-    assert detector.total(200).likely == 200
+    assert both.total(200).guess[0] == 200
     tasks.clear()
-    assert detector.total(200).likely == 200 and detector.total(204) is None
+    assert both.total(200).guess[0] == 200 and both.total(204).guess is None
 
 
 LOADED = """

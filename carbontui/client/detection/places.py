@@ -133,7 +133,7 @@ class Watch:
         self.unforked: ContextManager[Any] = contextlib.nullcontext()
         """No fork comes meanwhile: a child could wait for ever for a module that this thread was loading."""
         self.streams: Dict[Tuple[Any, ...], Stream] = {}
-        self.observe: Optional[Tuple[int, Chain, Tuple[Any, ...], bool]] = None
+        self.observe: Optional[Tuple[int, Chain, Dict[str, Any], bool]] = None
         """The last step looked at: its number, its place, the values of `globals` then, and whether it was unsure."""
         self.aside = False
         """The boundary at hand is no step: another optimizer's."""
@@ -151,7 +151,7 @@ class Watch:
         """Those of sweeps, in which other stages are."""
         self.numbers: Dict[Any, int] = {}
         """How many of them were begun at a place."""
-        self.globals: Tuple[Tuple[Dict[str, Any], str], ...] = ()
+        self.globals: Dict[str, Tuple[Dict[str, Any], str]] = {}
         """Names of modules that count something, to be read at the next look."""
         self._samples = deque([""] * SAMPLES, SAMPLES)
         """What the training did at each of the last."""
@@ -173,7 +173,7 @@ class Watch:
             at_work = [one for one in list(self.streams.values()) if one.at_work]
             if at_work and not (self.leading in at_work and self.leading.marks[-1] >= at_work[-1].marks[-1]):
                 self.leading = max(at_work, key=lambda one: one.marks[-1])
-            values = tuple(dict.get(space, name) for space, name in self.globals)
+            values = {named: dict.get(space, name) for named, (space, name) in self.globals.items()}
             self.observe = count, chain(), values, self.unsure()
 
     def doing(self) -> Optional[str]:

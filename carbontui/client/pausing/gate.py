@@ -10,6 +10,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from carbontui.client.detection.places import watch
+from carbontui.client.pausing import late
 from carbontui.client.pausing.counter import FAR, Counter
 from carbontui.client.pausing.lease import Act, Lease
 from carbontui.client.pausing.wire import DesiredLine
@@ -130,7 +131,7 @@ class Gate:
                 fresh = self.state != "paused"
             if fresh and act.kind in ("hold", "rest", "idle"):
                 self.quiesce()  # launches run ahead of the device: it is idle only once they are done
-            from carbontui.client.pausing.holding import perform  # loaded before, by the link
+            from carbontui.client.pausing.holding import perform  # loaded before, with the want that asks for it
 
             perform(self, act)
 
@@ -179,9 +180,8 @@ class Gate:
             if self.dying:
                 return
             if want.mode != "run" or want.checkpoint or want.duty is not None:
-                from carbontui.client.pausing.holding import Duty  # loaded before, if it was there
-
-                self.authority.duty = self.authority.duty or Duty()
+                holding = late("holding")  # here, and not where the training waits
+                self.authority.duty = self.authority.duty or holding.Duty()
             changed = self.authority.accept(want, self.clock())
             self.seen_gen = want.want_gen
             if self._new_peer and want.asked == self.acked:

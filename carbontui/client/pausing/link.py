@@ -20,9 +20,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Deque, Dict, Optional, Tuple
 
 from carbontui.client import marker
-from carbontui.client.detection import guess
 from carbontui.client.detection.places import watch
-from carbontui.client.pausing import wire
+from carbontui.client.detection.report import reporter
+from carbontui.client.pausing import late, wire
 from carbontui.client.pausing.gate import Gate
 
 if TYPE_CHECKING:
@@ -178,9 +178,7 @@ class Link:
         """In the main thread: save before a signal ends the process, if anything can be saved."""
         if self.gate.savers:
             if self.last_save is None:
-                from carbontui.client.pausing.signals import LastSave
-
-                self.last_save = LastSave(self.gate)
+                self.last_save = late("signals").LastSave(self.gate)
             self.last_save.arm(self._wake_w)
         elif self.last_save is not None:
             self.last_save.disarm()
@@ -188,8 +186,6 @@ class Link:
     # --- the thread --------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        with contextlib.suppress(Exception):  # what a pause needs, now: an upgrade of this environment may replace it
-            import carbontui.client.pausing.holding  # noqa: F401
         while True:
             try:
                 self._turn()
@@ -237,7 +233,7 @@ class Link:
     def _drop(self) -> None:
         """Close the connection; the lease of a pause stays in force."""
         self._welcome = self.gate.connected = False
-        guess.detector.unsent()
+        reporter.unsent()
         self._in = self._out = b""
         self._beat_at = 0.0
         self._reconnect_at = max(self._reconnect_at, time.monotonic() + 0.02)
@@ -284,7 +280,7 @@ class Link:
 
     def _sighting(self) -> Optional[Dict[str, Any]]:
         """Where the training is, to be read; not beside its last message."""
-        return guess.detector.sighting() if self._welcome and threading.current_thread() is self.thread else None
+        return reporter.sighting() if self._welcome and threading.current_thread() is self.thread else None
 
     def _observe(self, now: float) -> Dict[str, Any]:
         gate = self.gate
@@ -293,7 +289,7 @@ class Link:
         self.count(done)
         return {
             **gate.facts,
-            **self._work(done),
+            "work": self._work(done),
             "step": done,
             "state": gate.shown_state(),
             "want_gen": gate.seen_gen,
@@ -306,19 +302,12 @@ class Link:
             "timed": timed and (timed[0], round(max(0.0, gate.clock() - timed[1]), 6)),
         }
 
-    def _work(self, done: int) -> Dict[str, Any]:
-        """The total where the script states none: known, or a guess, absent once it no longer holds; the epoch too."""
+    def _work(self, done: int) -> Optional[Dict[str, Any]]:
+        """For the total where the script states none."""
         if self.gate.facts.get("total") is not None or self.hello.get("rank"):
-            return {}
-        found, epoch = guess.detector.total(done, framework=bool(self.gate.framework)), guess.epoch()
-        passes = {} if epoch is None or "epoch" in self.gate.facts else {"epoch": epoch}
-        if found is None:
-            return passes
-        start = self.gate.step_total() - self.gate.counter.done()
-        if found.known:
-            return {**passes, "total": start + found.likely}
-        told = [start + found.low, None if found.high is None else start + found.high, found.at_most, found.sure]
-        return {**passes, "guess": (start + found.likely, found.source[: guess.SOURCE_MAX]), "guess_range": told}
+            return None
+        before = self.gate.step_total() - self.gate.counter.done()
+        return reporter.report(done, before, framework=bool(self.gate.framework))
 
     def count(self, done: int) -> None:
         """So many steps are done now: the newest point of the rate."""
@@ -365,7 +354,7 @@ class Link:
                 self._left = None
             self.gate.welcomed()
         elif isinstance(message, wire.ReadingLine):
-            guess.detector.read(*message)
+            reporter.read(*message)
             self._changed = True
         elif isinstance(message, wire.FiguresLine) and self._welcome:
             self.gate.figures = message.values

@@ -55,11 +55,12 @@ def encode(kind: str, fields: Dict[str, Any]) -> bytes:
 
 
 class ReadingLine(NamedTuple):
-    """What the code says of the place of a sighting; see carbontui.protocol.CodeRead."""
+    """What the code says of the place of a sighting, and what to say again; see carbontui.protocol.CodeRead."""
 
     number: int
     nest: Any
     lacks: Tuple[str, ...]
+    kept: Any = None
 
 
 class FiguresLine(NamedTuple):
@@ -92,7 +93,8 @@ def decode(line: bytes) -> Union[WelcomeLine, DesiredLine, ReadingLine, FiguresL
         lacks = body.get("lacks", [])
         if not isinstance(lacks, list) or not isinstance(body.get("nest"), (list, type(None))):
             raise BadLine("no reading")
-        return ReadingLine(_count(body, "id"), body.get("nest"), tuple(map(str, lacks)))
+        number = _count({"id": 0, **body}, "id")
+        return ReadingLine(number, body.get("nest"), tuple(map(str, lacks)), body.get("kept"))
     if body["t"] == "figures":
         return FiguresLine({name: value for name, value in body.items() if name != "t" and _plain(value)})
     return None

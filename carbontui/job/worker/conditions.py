@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from carbontui.client.detection.work import ENDLESS
 from carbontui.client.readonly import is_number
 from carbontui.job.worker.source import Scope, assignments, dotted, last, lines, own
 from carbontui.job.worker.values import Reader, truth
+from carbontui.job.worker.work import ENDLESS
 
 WRAPPERS = ("tqdm", "enumerate", "track", "list", "reversed", "sorted", "iter", "prange", "progress_bar", "master_bar")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)

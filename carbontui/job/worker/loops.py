@@ -9,11 +9,11 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from carbontui.client.detection.work import ENDLESS, LoopAround, LoopBound, Nest, StepCounter, certain, reached
 from carbontui.client.readonly import is_number
 from carbontui.job.worker import conditions
 from carbontui.job.worker.source import Scope, assignments, dotted, last, lines, own
 from carbontui.job.worker.values import UNKNOWN, Described, MadeOf, Reader, truth
+from carbontui.job.worker.work import ENDLESS, LoopAround, LoopBound, Nest, StepCounter, certain, reached
 
 FOLDS = ("KFold", "StratifiedKFold", "GroupKFold", "StratifiedGroupKFold", "TimeSeriesSplit", "ShuffleSplit")
 """Splitters of scikit-learn whose first argument is the number of folds."""

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import msgspec
 
-from carbontui.client.detection.work import Nest, certain, reached, text_of
 from carbontui.job.worker import conditions, loops
 from carbontui.job.worker.source import File, Scope, dotted, own, parsed, scopes
 from carbontui.job.worker.values import Described, Reader, Sighted, value_of
+from carbontui.job.worker.work import Nest, certain, reached, text_of
 from carbontui.protocol import CodeRead
 
 DEPTH_MAX = 4

@@ -35,6 +35,7 @@ from carbontui.job.supervisor.shell.sensors import rank_of, rank_said_more
 from carbontui.job.supervisor.shell.server import Peer
 from carbontui.job.supervisor.shell.snapshot import Snapshots
 from carbontui.job.supervisor.shell.ticks import Ticks
+from carbontui.job.worker.model import WorkModel
 from carbontui.power.agent import view as capability
 from carbontui.power.agent.handle import AgentHandle
 from carbontui.protocol import statement
@@ -96,7 +97,8 @@ class Requests:
     def read_last_counts(self) -> None:
         """Count steps that no supervisor has heard, or that none lived to store."""
         for hello, obs in self.last_counts.read():
-            self.door.dispatch(LastCount(rank_said_more(hello, obs), self.ports.read_inputs()))
+            report = WorkModel().folded(obs, 0.0)
+            self.door.dispatch(LastCount(rank_said_more(hello, report), self.ports.read_inputs()))
 
     # --- viewers ---
 

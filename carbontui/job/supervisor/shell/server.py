@@ -17,6 +17,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from carbontui import __version__, paths, protocol
+from carbontui.job.worker.model import WorkModel
 from carbontui.system import local_socket
 
 BAD_LINES_MAX = 100
@@ -48,6 +49,7 @@ class Peer:
     shown: protocol.Snap | None = None
     preview: int | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    work: WorkModel = field(default_factory=WorkModel)
 
     def send(self, message: object) -> None:
         """Queue one line; never waits."""
@@ -208,6 +210,9 @@ class Server:
     def _receive_rank(self, peer: Peer, message: protocol.FromPeer) -> None:
         now = peer.received_mono_s = time.monotonic()
         if isinstance(message, protocol.RankReport):
+            message = peer.work.folded(message, now)
+            if (kept := peer.work.to_keep()) is not None:
+                peer.send(kept)
             if peer.obs is None or message.step != peer.obs.step:
                 peer.step_mono_s = now
             if message.timed is not None:
@@ -251,6 +256,8 @@ class Server:
         answer: protocol.Answer | protocol.Refused
         try:
             answer = await self.answers.answer(peer, ask)
+            if isinstance(answer, protocol.CodeRead):
+                peer.work.read(answer)
         except Exception as error:
             # who asked must not wait for an answer that never comes
             name = ask.verb if isinstance(ask, protocol.Cmd) else ask.__struct_config__.tag

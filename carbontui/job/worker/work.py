@@ -3,16 +3,16 @@
 A source makes a claim: a framework by the stages it has begun, the loops and passes of the code, a schedule, a bar.
 """
 
-from __future__ import annotations
-
 import math
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 COUNT_MAX = 2**53
 ENDLESS = 10**7
 """As many iterations or more are no end: scripts write it where something else ends the loop."""
 NEAR = 0.02
 """Totals that differ by less are the same."""
+SOURCE_MAX = 120
 SLACK = 0.01
 """A total that the code states may be off by this much, and by one: loops end a step early or late."""
 
@@ -25,7 +25,7 @@ class TotalClaim(NamedTuple):
     steps: float
     source: str
     low: float = 0.0
-    high: Optional[float] = None
+    high: float | None = None
     at_most: bool = False
     sure: bool = False
     """Borne out by a whole pass, or a good part of the loop."""
@@ -37,7 +37,7 @@ class LoopAround(NamedTuple):
     """One loop around a place. times: None if not known; at_most: something may end it earlier."""
 
     line: int
-    times: Optional[int]
+    times: int | None
     at_most: bool = False
     text: str = ""
 
@@ -66,9 +66,9 @@ class StepCounter(NamedTuple):
 class Nest(NamedTuple):
     """The loops around a place of the code, the outermost first, and what else its source says."""
 
-    loops: Tuple[LoopAround, ...] = ()
-    bounds: Tuple[LoopBound, ...] = ()
-    counters: Tuple[StepCounter, ...] = ()
+    loops: tuple[LoopAround, ...] = ()
+    bounds: tuple[LoopBound, ...] = ()
+    counters: tuple[StepCounter, ...] = ()
     more: bool = False
     """There may be more steps than the loops say."""
     key: str = ""
@@ -79,7 +79,7 @@ class Nest(NamedTuple):
     """A step is made on a condition that cannot be followed."""
     ahead: Any = ()
     """In the worker: the statements behind these loops that train too."""
-    later: Optional[Sequence[Any]] = (0.0, "")
+    later: Sequence[Any] | None = (0.0, "")
     """Steps of these, and what says so; None where the code does not tell."""
     timed: bool = False
     """A clock ends one of the loops."""
@@ -89,22 +89,15 @@ class Nest(NamedTuple):
     """What it runs over is replaced on some condition."""
 
 
-def nest_of(lists: Sequence[Any]) -> Nest:
-    """From the lists of a message."""
-    loops, bounds, counters, *rest = lists
-    parts = tuple(LoopAround(*one) for one in loops), tuple(LoopBound(*one) for one in bounds)
-    return Nest(*parts, tuple(StepCounter(*one) for one in counters), *rest)
-
-
 def certain(nest_: Nest) -> bool:
     """Whether nothing may end these loops earlier."""
     sometimes = nest_.sometimes or any(one.at_most for one in nest_.loops)
     return not sometimes and all(one.exact for one in nest_.bounds)
 
 
-def reached(nest_: Nest, depth: int) -> Optional[float]:
+def reached(nest_: Nest, depth: int) -> float | None:
     """How often this depth is reached in all; None if that is not known."""
-    times: List[float] = [1.0]
+    times: list[float] = [1.0]
     for d in range(1, depth + 1):
         own_ = nest_.loops[d - 1].times
         most = times[d - 1] * own_ if own_ is not None else math.inf
@@ -121,7 +114,7 @@ class FoldedWork(NamedTuple):
     done: int
     low: int
     likely: int
-    high: Optional[int]
+    high: int | None
     at_most: bool
     source: str
     sure: bool
@@ -134,7 +127,7 @@ def text_of(nest: Nest) -> str:
     return " x ".join(one.text for one in nest.loops if one.text)
 
 
-def fold(done: int, claims: Sequence[TotalClaim]) -> Optional[FoldedWork]:
+def fold(done: int, claims: Sequence[TotalClaim]) -> FoldedWork | None:
     """The work by all claims, the first of them the best, after `done` steps. None if none can hold."""
     holding = [one for one in claims if holds(one, done)]
     if not holding:
@@ -142,7 +135,7 @@ def fold(done: int, claims: Sequence[TotalClaim]) -> Optional[FoldedWork]:
     best = holding[0]
     others = (one for one in holding[1:] if one.kind != best.kind)
     agreeing = [one for one in others if abs(one.steps - best.steps) <= NEAR * best.steps]
-    source = " and ".join(dict.fromkeys(one.source for one in [best, *agreeing[:1]]))
+    source = " and ".join(dict.fromkeys(one.source for one in [best, *agreeing[:1]]))[:SOURCE_MAX]
     low, high = best.low, best.high
     if agreeing and high is None and not best.more:
         low, high = about(best.steps)
@@ -160,12 +153,14 @@ def holds(claim: TotalClaim, done: int) -> bool:
     return 1 < claim.steps < COUNT_MAX and done <= max(most, about(claim.steps)[1])
 
 
-def still(total: Optional[FoldedWork], steps: int) -> Optional[FoldedWork]:
+def still(total: FoldedWork | None, steps: int) -> FoldedWork | None:
     """What was said before, as long as that can hold."""
-    return total if total is not None and steps <= (total.high or total.likely) else None
+    if total is None or steps > (total.high or total.likely):
+        return None
+    return total._replace(done=steps, low=max(total.low, min(steps, total.likely)))
 
 
-def about(steps: float) -> Tuple[float, float]:
+def about(steps: float) -> tuple[float, float]:
     return steps * (1 - SLACK) - 1, steps * (1 + SLACK) + 1
 
 
