@@ -18,7 +18,6 @@ import getpass
 import itertools
 import os
 import socket
-import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from carbontui import __version__, protocol
+from carbontui.system import local_socket
 
 if TYPE_CHECKING:
     import asyncio
@@ -100,9 +100,8 @@ def _hello() -> protocol.Hello:
 
 
 def _check_peer(sock: Any, path: Path) -> None:
-    """Raise NotOurs for a socket whose listener runs as another user (SO_PEERCRED: pid, uid, gid)."""
-    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    if uid != os.getuid():
+    """Raise NotOurs for a socket whose listener runs as another user."""
+    if (uid := local_socket.peer_uid(sock)) != os.getuid():
         raise NotOurs(f"{path} is served by uid {uid}, not by you")
 
 

@@ -11,17 +11,17 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_087
+WHOLE = 51_051
 FILES = 438
 ROOMS = {
-    "": 2_151,
+    "": 2_143,
     "account": 950,
     "assumed": 205,
     "client": 1_527,
     "client/detection": 601,
     "client/frameworks": 1_048,
     "client/pausing": 1_594,
-    "commands": 2_448,
+    "commands": 2_446,
     "commands/support": 780,
     "extensions": 412,
     "extensions/evaluation": 1_088,
@@ -32,15 +32,15 @@ ROOMS = {
     "grid": 2_654,
     "grid/providers": 1_289,
     "job": 7,
-    "job/files": 959,
-    "job/keeper": 1_513,
+    "job/files": 953,
+    "job/keeper": 1_507,
     "job/life": 883,
     "job/supervisor": 300,
     "job/supervisor/core": 4_724,
     "job/supervisor/record": 1_421,
     "job/supervisor/shell": 2_009,
     "job/terms": 463,
-    "job/worker": 1_912,
+    "job/worker": 1_906,
     "nodes": 487,
     "plan": 1_741,
     "power": 2_049,
@@ -49,7 +49,7 @@ ROOMS = {
     "power/limit": 896,
     "reports": 1_803,
     "slurm": 671,
-    "system": 910,
+    "system": 902,
     "text": 1_277,
     "tui": 248,
     "tui/model": 819,

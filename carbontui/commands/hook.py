@@ -80,15 +80,13 @@ def install(where: PackagePlace) -> None:
         raise HookRefused(f"{where.site} belongs to another user; the hook goes only into an environment of your own")
     inject.build(where.package)
     (where.package / "sitecustomize.py").replace(where.package / "__init__.py")
-    part = where.pth.with_suffix(".part")
-    part.write_text(LINE)
-    part.replace(where.pth)
+    paths.write_whole(where.pth, LINE.encode(), 0o644)
 
 
 def remove(where: PackagePlace) -> bool:
     """Remove the hook; False if there was none. Raises OSError."""
     there = where.pth.exists() or where.package.exists()
-    where.pth.unlink() if where.pth.exists() else None
+    where.pth.unlink(missing_ok=True)
     shutil.rmtree(where.package, ignore_errors=True)
     return there
 

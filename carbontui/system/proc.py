@@ -140,12 +140,7 @@ def stopped(pid: int) -> bool:
 
 def name(pid: int) -> str:
     """A process's own name, for display: it may contain anything, so only printable characters are kept."""
-    try:
-        with open(f"/proc/{pid}/comm", "rb") as comm:  # noqa: PTH123
-            text = comm.read().decode(errors="replace").strip()
-    except OSError:
-        return "?"
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return "".join(letter if letter.isprintable() else "?" for letter in _line(f"/proc/{pid}/comm")) or "?"
 
 
 def owner(pid: int) -> str:
