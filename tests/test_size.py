@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 51_051
+WHOLE = 51_031
 FILES = 438
 ROOMS = {
     "": 2_143,
@@ -21,7 +21,7 @@ ROOMS = {
     "client/detection": 601,
     "client/frameworks": 1_048,
     "client/pausing": 1_594,
-    "commands": 2_446,
+    "commands": 2_434,
     "commands/support": 780,
     "extensions": 412,
     "extensions/evaluation": 1_088,
@@ -33,8 +33,8 @@ ROOMS = {
     "grid/providers": 1_289,
     "job": 7,
     "job/files": 953,
-    "job/keeper": 1_507,
-    "job/life": 883,
+    "job/keeper": 1_504,
+    "job/life": 873,
     "job/supervisor": 300,
     "job/supervisor/core": 4_724,
     "job/supervisor/record": 1_421,
@@ -49,7 +49,7 @@ ROOMS = {
     "power/limit": 896,
     "reports": 1_803,
     "slurm": 671,
-    "system": 902,
+    "system": 907,
     "text": 1_277,
     "tui": 248,
     "tui/model": 819,

@@ -5,7 +5,7 @@ import os
 import pwd
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -277,6 +277,14 @@ def signal_group(pgid: int, number: int) -> bool:
 def group_alive(pgid: int) -> bool:
     """Whether any process of a group still runs; zombies do not count."""
     return any(one.group == pgid and not one.over for one in processes())
+
+
+def awaited(over: Callable[[], bool], within_s: float) -> bool:
+    """Wait until something is over, such as a process; whether it is so within this time."""
+    due = time.monotonic() + within_s
+    while not (it_is := over()) and time.monotonic() < due:
+        time.sleep(0.05)
+    return it_is
 
 
 def descendants(pid: int) -> list[int]:
