@@ -48,10 +48,6 @@ class PackagePlace(NamedTuple):
     def package(self) -> Path:
         return self.site / NAME
 
-    @property
-    def installed(self) -> bool:
-        return self.pth.exists()
-
 
 def place(python: str) -> PackagePlace:
     """The environment of a `python` on PATH or by its path. Raises HookRefused if it cannot be queried."""
@@ -133,4 +129,4 @@ def hook(what: str | None, python: str) -> None:
             _remember(where)
             click.echo(f"removed: {where.pth}" if there else f"it was not installed in {where.site}")
         else:
-            click.echo(f"{where.pth}: {'installed' if where.installed else 'not installed'}")
+            click.echo(f"{where.pth}: {'installed' if where.pth.exists() else 'not installed'}")
