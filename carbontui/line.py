@@ -7,13 +7,12 @@ verb of that name otherwise; both give the same text.
 import json
 import os
 import socket
-import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from carbontui import paths, units
-from carbontui.system import life
+from carbontui.system import life, local_socket
 from carbontui.text import figures
 
 SHAPES = {
@@ -101,18 +100,12 @@ def asked(path: str) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.settimeout(ANSWER_S)
         sock.connect(path)
-        _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        if uid != os.getuid():
+        if local_socket.peer_uid(sock) != os.getuid():
             raise PermissionError(path)
         hello = {"t": "hello", "v": 1, "version": "line", "role": "viewer", "pid": os.getpid()}
         sock.sendall(b"".join(json.dumps(said).encode() + b"\n" for said in (hello, {"t": "status", "id": 1})))
-        held = b""
-        while len(held) < LINE_MAX:
-            got = sock.recv(65536)
-            if not got:
-                break
-            held += got
-            for text in held.split(b"\n")[:-1]:
+        with sock.makefile("rb") as lines:
+            while text := lines.readline(LINE_MAX):
                 said = json.loads(text)
                 if said.get("t") == "status":
                     status: dict[str, Any] = said["status"]

@@ -18,7 +18,6 @@ import getpass
 import itertools
 import os
 import socket
-import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from carbontui import __version__, protocol
+from carbontui.system import local_socket
 
 if TYPE_CHECKING:
     import asyncio
@@ -100,9 +100,8 @@ def _hello() -> protocol.Hello:
 
 
 def _check_peer(sock: Any, path: Path) -> None:
-    """Raise NotOurs for a socket whose listener runs as another user (SO_PEERCRED: pid, uid, gid)."""
-    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    if uid != os.getuid():
+    """Raise NotOurs for a socket whose listener runs as another user."""
+    if (uid := local_socket.peer_uid(sock)) != os.getuid():
         raise NotOurs(f"{path} is served by uid {uid}, not by you")
 
 
@@ -286,10 +285,10 @@ def ask(path: Path, message: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> An
 
     The message decides the type of its answer (`StatusAsk`: `StatusAnswer`). Raises LinkError (see the tree above).
     """
-    with _conversation(path, timeout_s) as (sock, lines, _welcome):
+    with _conversation(path, timeout_s) as (sock, messages, _welcome):
         sock.sendall(protocol.encode(msgspec.structs.replace(message, id=1)))
         while True:
-            answer = lines.next()
+            answer = next(messages)
             if isinstance(answer, protocol.Refused) and answer.id in (None, 1):
                 raise RequestRefused(answer.error)
             if not isinstance(answer, protocol.Refused | News | protocol.Welcome) and answer.id == 1:
@@ -299,7 +298,7 @@ def ask(path: Path, message: Request, timeout_s: float = ANSWER_TIMEOUT_S) -> An
 def version(path: Path, timeout_s: float = HELLO_TIMEOUT_S) -> str:
     """The version of carbontui that the supervisor runs. Raises LinkError."""
     try:
-        with _conversation(path, timeout_s) as (_sock, _lines, welcome):
+        with _conversation(path, timeout_s) as (_sock, _messages, welcome):
             return welcome.version
     except VersionMismatch as error:
         return error.version
@@ -307,10 +306,10 @@ def version(path: Path, timeout_s: float = HELLO_TIMEOUT_S) -> str:
 
 def snap(path: Path, timeout_s: float = ANSWER_TIMEOUT_S) -> protocol.Snap:
     """One snap: all data of a screen. Raises LinkError."""
-    with _conversation(path, timeout_s) as (sock, lines, _welcome):
+    with _conversation(path, timeout_s) as (sock, messages, _welcome):
         sock.sendall(protocol.encode(protocol.View()))
         while True:
-            answer = lines.next()
+            answer = next(messages)
             if isinstance(answer, protocol.Refused):
                 raise RequestRefused(answer.error)
             if isinstance(answer, protocol.Snap):
@@ -318,11 +317,13 @@ def snap(path: Path, timeout_s: float = ANSWER_TIMEOUT_S) -> protocol.Snap:
 
 
 @contextlib.contextmanager
-def _conversation(path: Path, timeout_s: float) -> Iterator[tuple[socket.socket, _Lines, protocol.Welcome]]:
+def _conversation(
+    path: Path, timeout_s: float
+) -> Iterator[tuple[socket.socket, Iterator[protocol.ToViewer], protocol.Welcome]]:
     """A connection after hello and welcome; every fault inside is raised as a LinkError."""
     end = time.monotonic() + timeout_s
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        lines = _Lines(sock, end)
+        messages = _messages(sock, end)
         try:
             sock.settimeout(timeout_s)
             sock.connect(str(path))
@@ -333,39 +334,27 @@ def _conversation(path: Path, timeout_s: float) -> Iterator[tuple[socket.socket,
         _check_peer(sock, path)
         try:
             sock.sendall(protocol.encode(_hello()))
-            yield sock, lines, _check_welcome(lines.next())
+            yield sock, messages, _check_welcome(next(messages))
         except TimeoutError:
             raise NoAnswer(f"no answer from the supervisor within {timeout_s:g} s") from None
         except OSError as error:
             raise Broken(f"the connection to the supervisor ended ({error.strerror or error})") from None
 
 
-class _Lines:
-    """Whole lines from a blocking socket, bounded in length and in time."""
-
-    def __init__(self, sock: socket.socket, end: float) -> None:
-        self._sock = sock
-        self._end = end
-        self._buffer = bytearray()
-
-    def next(self) -> protocol.ToViewer:
-        """The next message of a type we know. Raises TimeoutError, OSError or Broken."""
-        while True:
-            cut = self._buffer.find(b"\n")
-            if cut >= 0:
-                line = bytes(self._buffer[: cut + 1])
-                del self._buffer[: cut + 1]
-                message = _decode(line)
-                if message is not None:
-                    return message
-                continue
-            if len(self._buffer) > protocol.VIEWER_LINE_MAX:
-                raise Broken(f"the supervisor sent a line over {protocol.VIEWER_LINE_MAX} bytes")
-            left = self._end - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            self._sock.settimeout(left)
-            chunk = self._sock.recv(65536)
-            if not chunk:
-                raise Broken("the supervisor closed the connection")
-            self._buffer += chunk
+def _messages(sock: socket.socket, end: float) -> Iterator[protocol.ToViewer]:
+    """What comes of the types we know from a blocking socket, bounded in length and in time. Raises TimeoutError,
+    OSError or Broken."""
+    rest = b""
+    while True:
+        *lines, rest = rest.split(b"\n")
+        yield from filter(None, map(_decode, lines))
+        if len(rest) > protocol.VIEWER_LINE_MAX:
+            raise Broken(f"the supervisor sent a line over {protocol.VIEWER_LINE_MAX} bytes")
+        left = end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        sock.settimeout(left)
+        chunk = sock.recv(65536)
+        if not chunk:
+            raise Broken("the supervisor closed the connection")
+        rest += chunk

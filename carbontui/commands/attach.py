@@ -7,7 +7,6 @@ import functools
 import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from carbontui import __version__, config, hooks, link, protocol, tui, units
 from carbontui.commands.support import talk
 from carbontui.commands.support.command import Failure, any_jobs, host_of, refused, there_option
 from carbontui.job.files import store
-from carbontui.system import ssh
+from carbontui.system import proc, ssh
 from carbontui.tui.model.feed import Target
 from carbontui.tui.terminal import tty
 
@@ -36,9 +35,8 @@ def target_of(job: store.Job) -> Target:
     def ending() -> tuple[tuple[str, str], ...]:
         from carbontui.reports import run_text, story
 
-        due = time.monotonic() + 5.0  # its supervisor says that it is over before it has written the last of it
-        while job.alive("supervisor") and time.monotonic() < due:
-            time.sleep(0.05)
+        # its supervisor says that it is over before it has written the last of it
+        proc.awaited(lambda: not job.alive("supervisor"), 5.0)
         with contextlib.suppress(story.NoStory):
             return run_text.ending(story.build(job, status=job.status()))
         return ()
@@ -75,12 +73,14 @@ def only_job(host: ssh.SshHost, job: str | None) -> protocol.Status:
 
 def offer_restart(job: store.Job) -> None:
     """After an upgrade the supervisor still runs the old version: offer to restart it. The training does not notice."""
-    try:
-        running = link.version(job.socket)
-    except link.LinkError:
-        return
-    pid, keeper = job.alive("supervisor"), job.alive("keeper")
-    if running == __version__ or pid is None:
+
+    def version() -> str:
+        with contextlib.suppress(link.LinkError):
+            return link.version(job.socket)
+        return ""
+
+    running, pid, keeper = version(), job.alive("supervisor"), job.alive("keeper")
+    if running in ("", __version__) or pid is None:
         return
     text = f"the supervisor of {job.name} ({job.id}) is carbontui {running}, this is {__version__}"
     if keeper is None:
@@ -89,15 +89,8 @@ def offer_restart(job: store.Job) -> None:
         click.echo(f"carbontui: {text}; to restart it while training goes on: kill {pid}", err=True)
     elif click.confirm(f"{text}. Restart it? Training goes on", default=True):
         os.kill(pid, signal.SIGTERM)
-        due = time.monotonic() + RESTART_WAIT_S
-        while time.monotonic() < due:
-            time.sleep(0.2)
-            try:
-                if link.version(job.socket) == __version__:
-                    return
-            except link.LinkError:
-                continue
-        click.echo(f"carbontui: no supervisor of this version answered within {RESTART_WAIT_S:.0f} s", err=True)
+        if not proc.awaited(lambda: version() == __version__, RESTART_WAIT_S):
+            click.echo(f"carbontui: no supervisor of this version answered within {RESTART_WAIT_S:.0f} s", err=True)
 
 
 def take_up(job: store.Job) -> None:

@@ -21,7 +21,7 @@ from carbontui.commands.support.trying import Held
 from carbontui.job.files import store
 from carbontui.job.life import launch
 from carbontui.job.terms import spec as job_spec
-from carbontui.system import streams
+from carbontui.system import proc, streams
 from carbontui.text import account as account_words
 from carbontui.text import first_run, situation
 
@@ -147,10 +147,8 @@ def _tried(options: job_spec.Options) -> protocol.Status:
 
 def _final(job: store.Job, last: protocol.Status) -> protocol.Status:
     """What the account keeps, so that `compare` and `report` tell the same; `last` where it keeps no estimate."""
-    due = time.monotonic() + CLOSED_S
-    while (known := store.load(job.dir)) is not None and known.live and time.monotonic() < due:
-        time.sleep(0.1)
-    kept = job.status() if known is None else known.status()
+    proc.awaited(lambda: (known := store.load(job.dir)) is None or not known.live, CLOSED_S)
+    kept = (store.load(job.dir) or job).status()
     return kept if kept.estimate is not None else last
 
 

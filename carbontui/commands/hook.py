@@ -48,10 +48,6 @@ class PackagePlace(NamedTuple):
     def package(self) -> Path:
         return self.site / NAME
 
-    @property
-    def installed(self) -> bool:
-        return self.pth.exists()
-
 
 def place(python: str) -> PackagePlace:
     """The environment of a `python` on PATH or by its path. Raises HookRefused if it cannot be queried."""
@@ -80,15 +76,13 @@ def install(where: PackagePlace) -> None:
         raise HookRefused(f"{where.site} belongs to another user; the hook goes only into an environment of your own")
     inject.build(where.package)
     (where.package / "sitecustomize.py").replace(where.package / "__init__.py")
-    part = where.pth.with_suffix(".part")
-    part.write_text(LINE)
-    part.replace(where.pth)
+    paths.write_whole(where.pth, LINE.encode(), 0o644)
 
 
 def remove(where: PackagePlace) -> bool:
     """Remove the hook; False if there was none. Raises OSError."""
     there = where.pth.exists() or where.package.exists()
-    where.pth.unlink() if where.pth.exists() else None
+    where.pth.unlink(missing_ok=True)
     shutil.rmtree(where.package, ignore_errors=True)
     return there
 
@@ -135,4 +129,4 @@ def hook(what: str | None, python: str) -> None:
             _remember(where)
             click.echo(f"removed: {where.pth}" if there else f"it was not installed in {where.site}")
         else:
-            click.echo(f"{where.pth}: {'installed' if where.installed else 'not installed'}")
+            click.echo(f"{where.pth}: {'installed' if where.pth.exists() else 'not installed'}")

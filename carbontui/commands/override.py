@@ -224,9 +224,8 @@ def price(job: store.Job, hours: str) -> str:
     meant = units.hours(hours, units.from_iso(snap.series.now))
     found = talk.ask(job, protocol.Preview(1, forbid=meant), protocol.Previewed)
     if found.error and found.plan is None:
-        known = snap.plan is not None
         # without a plan the hours still apply; only their cost is unknown
-        if known or found.misread:
+        if snap.plan is not None or found.misread:
             raise Failure(found.error, 2)
         return f"{hours}: what it costs is not known ({found.error})"
     cost = snap.status.cost

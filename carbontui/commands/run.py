@@ -317,7 +317,6 @@ def start_and_follow(
     batch, begun = requeue.batch_job() if resubmit else None, requeue.reached(before.dir) if before else (0, 0)
     follows = before is not None or on_screen
     front = foreground.Foreground(directory, (job.log, job.err), says, from_end=follows)
-    front.listen()
     notes = () if on_screen else start()
     start_of = f" (start {job.attempt + 1} of the scheduler's job)" if job.scheduler else ""
     goes_on = "" if before is None else f" goes on{start_of}"

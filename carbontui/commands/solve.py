@@ -32,7 +32,7 @@ from carbontui.text import figures
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from carbontui.plan.problem import Problem, Weight
+    from carbontui.plan.problem import Problem
     from carbontui.plan.results import Evaluation, PlanFrontier, Schedule
 
 LONGEST_S = 60 * 86400.0
@@ -98,12 +98,11 @@ def _of_file(asked: dict[str, Any], path: str) -> Solved:
     from carbontui.plan import planner
     from carbontui.plan.problem import load_problem, price_of_time, weighed
 
-    weight = _weight(asked["weight"])
     if asked["zone"] or asked["work"] or asked["grid_file"] or asked["price_file"]:
         raise Failure("give a problem file or --work with --zone, not both", 2)
     if asked["boundary"] or asked["host_w"] or asked["idle_w"] or asked["idle_limit"]:
         raise Failure("a problem file holds all that counts: --boundary and all beside it belong to --work", 2)
-    problem, patience_pct = weighed(load_problem(path), weight), None
+    problem, patience_pct = weighed(load_problem(path), asked["weight"]), None
     if asked["patience"]:  # else as the file says
         patience_pct = settings_for(patience=asked["patience"]).settings.patience
         problem = replace(problem, price_of_time=price_of_time(problem, patience_pct))
@@ -115,7 +114,6 @@ def _of_work(asked: dict[str, Any]) -> Solved:
     from carbontui.assumed.job import Grid, TypicalDays, planned, stated
     from carbontui.commands.support.offers import of_this_machine
 
-    weight = _weight(asked["weight"])
     if not asked["work"] or not (asked["zone"] or asked["grid_file"]):
         raise Failure("nothing to plan: give a problem file, or --work 8h with --zone DE or --grid FILE", 2)
     counts = {name: asked[name] for name in ("host_w", "idle_w")}
@@ -135,20 +133,13 @@ def _of_work(asked: dict[str, Any]) -> Solved:
     if asked["price_file"]:
         until_s = max(deadline_s, start_s + 2 * work_s)  # work that does not fit goes on after the deadline
         prices, _ = tariff.prices(asked["price_file"], start_s, until_s)
-        job = replace(job, prices=Grid(prices), weight=weight)
-    elif weight:
+        job = replace(job, prices=Grid(prices), weight=asked["weight"])
+    elif asked["weight"]:
         raise Failure("--weight needs prices: add --price FILE", 2)
     if asked["idle_limit"]:
         job = replace(job, still_s=units.parse_duration(asked["idle_limit"]))
     problem, plan = planned(job, grid, work_s, start_s, deadline_s, tol=asked["tol"])
     return Solved(problem, plan, start_s, f"{grid.source}; {basis}", settings.patience)
-
-
-def _weight(text: str | None) -> Weight | None:
-    from carbontui.plan.problem import parse_weight
-
-    with refused("--weight: "):
-        return parse_weight(text) if text else None
 
 
 def _budgeted(work: str, budget: str, start_s: float) -> tuple[float, float]:

@@ -9,10 +9,13 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta, Struct
 
 from carbontui import units
 from carbontui.slurm import commands
+from carbontui.system import untrusted
 
 MARK = "carbontui:"
 """Prefix of the comment of a job that carbontui submitted."""
@@ -26,19 +29,19 @@ SHARED = re.compile(r"gres[:/](shard|mps)\b")
 RUNS = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED"})
 OUT = ("down", "drain", "fail", "maint", "unknown", "power")
 DAY_S = 86400.0
-WATTS_MOST = 1e9
-"""More than any cluster draws."""
-LEVELS_MOST, SPEED_MOST = 8, 10.0
+LEVELS_MOST = 8
+Watts = Annotated[float, Meta(gt=0, le=1e9)]
+"""No cluster draws more."""
 
 
 class NotedLevel(NamedTuple):
     """A level that a job states: watts of its boards and nodes, and its speed relative to full, with the standard error
     of that; `cap_w` is its limit in watts per GPU (None: at full, or not told)."""
 
-    watts: float
-    speed: float
-    cap_w: float | None = None
-    speed_se: float = 0.0
+    watts: Watts
+    speed: Annotated[float, Meta(gt=0, le=10)]
+    cap_w: Watts | None = None
+    speed_se: Annotated[float, Meta(ge=0, le=10)] = 0.0
 
     @property
     def slow(self) -> float:
@@ -194,41 +197,37 @@ def _stated_gpus(sizes: tuple[str, ...]) -> int | None:
     return next((per * of or None for per, of in zip(map(gpus_of, forms), many, strict=True) if per), 0)
 
 
+class _Noted(Struct):
+    """A comment of ours, as far as it is read."""
+
+    work_s: Annotated[float, Meta(gt=0, le=units.LONGEST_S)] | None = None
+    watts: Watts | None = None
+    levels: tuple[NotedLevel, ...] = ()
+    cap: Watts | None = None
+    after: str = ""
+    deadline: str | None = None
+    begin: str | None = None
+
+
 @functools.lru_cache(maxsize=4096)  # the tasks of an array have one comment
 def asked(comment: str) -> JobNote:
     """Parse a comment, which its owner may have edited."""
     if not comment.startswith(MARK):
         return NOT_OURS
     try:
-        noted = json.loads(comment[len(MARK) :])
-        work, watts, deadline = noted.get("work_s"), noted.get("watts"), noted.get("deadline")
-        levels = tuple(_level(*row) for row in noted.get("levels", ()))
-        cap = noted.get("cap")
+        noted = untrusted.decode(comment[len(MARK) :], _Noted)
         return JobNote(
-            work_s=None if work is None else _above_zero(work, units.LONGEST_S),
-            deadline_s=None if deadline is None else units.from_iso(str(deadline)),
-            watts=None if watts is None else _above_zero(watts, WATTS_MOST),
-            begin_s=units.from_iso(str(noted["begin"])) if "begin" in noted else None,
+            work_s=noted.work_s,
+            deadline_s=None if noted.deadline is None else units.from_iso(noted.deadline),
+            watts=noted.watts,
+            begin_s=None if noted.begin is None else units.from_iso(noted.begin),
             text=comment,
-            after=str(noted.get("after", "")),
-            levels=levels[:LEVELS_MOST],
-            cap_w=None if cap is None else _above_zero(cap, WATTS_MOST),
+            after=noted.after,
+            levels=noted.levels[:LEVELS_MOST],
+            cap_w=noted.cap,
         )
-    except (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError):
+    except ValueError:
         return JobNote(fault=f"its comment cannot be read: {units.printable(comment)[:80]}")
-
-
-def _level(watts: object, speed: object, cap_w: object = None, speed_se: object = 0.0) -> NotedLevel:
-    cap = None if cap_w is None else _above_zero(cap_w, WATTS_MOST)
-    error = _above_zero(speed_se, SPEED_MOST) if speed_se else 0.0
-    return NotedLevel(_above_zero(watts, WATTS_MOST), _above_zero(speed, SPEED_MOST), cap, error)
-
-
-def _above_zero(value: object, most: float) -> float:
-    number = float(value)  # type: ignore[arg-type]  # anything that is not a number is refused here
-    if not 0 < number <= most:
-        raise ValueError(f"{value!r} is not a value that a job can have")
-    return number
 
 
 class NodeState(NamedTuple):

@@ -95,8 +95,7 @@ def give(data: Mapping[str, Any]) -> None:
     for name, (soft, hard) in data.get("limits", {}).items():
         with contextlib.suppress(Exception):
             resource.setrlimit(getattr(resource, name), (soft, hard))
-    with contextlib.suppress(Exception):
-        _set_oom_score_adj(int(data["oom_score_adj"]))
+    keep_oom_score(data)
     with contextlib.suppress(Exception):
         for number in data["ignored"]:
             signal.signal(number, signal.SIG_IGN)

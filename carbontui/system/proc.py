@@ -5,7 +5,7 @@ import os
 import pwd
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -140,12 +140,7 @@ def stopped(pid: int) -> bool:
 
 def name(pid: int) -> str:
     """A process's own name, for display: it may contain anything, so only printable characters are kept."""
-    try:
-        with open(f"/proc/{pid}/comm", "rb") as comm:  # noqa: PTH123
-            text = comm.read().decode(errors="replace").strip()
-    except OSError:
-        return "?"
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return "".join(letter if letter.isprintable() else "?" for letter in _line(f"/proc/{pid}/comm")) or "?"
 
 
 def owner(pid: int) -> str:
@@ -282,6 +277,14 @@ def signal_group(pgid: int, number: int) -> bool:
 def group_alive(pgid: int) -> bool:
     """Whether any process of a group still runs; zombies do not count."""
     return any(one.group == pgid and not one.over for one in processes())
+
+
+def awaited(over: Callable[[], bool], within_s: float) -> bool:
+    """Wait until something is over, such as a process; whether it is so within this time."""
+    due = time.monotonic() + within_s
+    while not (it_is := over()) and time.monotonic() < due:
+        time.sleep(0.05)
+    return it_is
 
 
 def descendants(pid: int) -> list[int]:

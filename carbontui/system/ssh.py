@@ -66,8 +66,13 @@ def place(text: str) -> SshPlace:
 def begins_there(host: str, ssh: str = "ssh") -> tuple[str, ...]:
     """Command prefix that runs a command on another machine with its pipes connected here, for as long as both live.
     No password can be asked for: there is no terminal."""
-    options = ("BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3", "LogLevel=ERROR")
-    return (ssh, "-T", *(word for option in options for word in ("-o", option)), "--", host)
+    return (ssh, "-T", *_options("BatchMode=yes", "LogLevel=ERROR"), "--", host)
+
+
+def _options(*own: str) -> list[str]:
+    """Of ssh: these, and that it gives up on a machine which does not answer."""
+    every = (*own, "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3")
+    return [word for option in every for word in ("-o", option)]
 
 
 class SshHost:
@@ -154,17 +159,9 @@ class SshHost:
 
     def _command(self, words: list[str], *, ask: bool) -> list[str]:
         there = " ".join((self._there, *map(shlex.quote, words)))
-        options = {
-            "BatchMode": "no" if ask else "yes",
-            "ControlMaster": "auto",
-            "ControlPath": str(self._shared),
-            "ControlPersist": str(LINGER_S),
-            "ServerAliveInterval": "5",
-            "ServerAliveCountMax": "3",
-            "ConnectTimeout": "10",
-        }
-        said = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-        return [self._ssh, "-T", *said, "--", self.name, there]
+        shared = ("ControlMaster=auto", f"ControlPath={self._shared}", f"ControlPersist={LINGER_S}")
+        options = _options("BatchMode=no" if ask else "BatchMode=yes", *shared)
+        return [self._ssh, "-T", *options, "--", self.name, there]
 
     def by_itself(self, words: list[str]) -> list[str]:
         """The command that runs carbontui there without this process: no password can be asked for."""

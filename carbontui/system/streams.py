@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import functools
 import io
+import json
 import os
 import re
 import shutil
@@ -115,12 +116,7 @@ def _console_on(out: TextIO) -> Console:
 
 def json_for_terminals(text: str) -> str:
     """JSON that is safe to print: non-printable characters are escaped, so a reader still gets all of it."""
-    return _JSON_ODD.sub(lambda odd: odd[0] if odd[0].isprintable() else _escaped(odd[0]), text)
-
-
-def _escaped(letter: str) -> str:
-    raw = letter.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{raw[at]:02x}{raw[at + 1]:02x}" for at in range(0, len(raw), 2))
+    return _JSON_ODD.sub(lambda odd: odd[0] if odd[0].isprintable() else json.dumps(odd[0])[1:-1], text)
 
 
 class OutputText:

@@ -518,7 +518,7 @@ def looked(done):
 
     reporter.report(done, 0)
     reporter.sighting()
-    reporter.unsent()
+    reporter.anew()
 
 
 def main():

@@ -74,7 +74,7 @@ class Rank:
     def __init__(self, rank: int, world: int, clock: Clock, memory: Memory) -> None:
         self.clock = clock
         self.gate = Gate(clock)
-        self.ranks = Ranks(self.gate, rank, world, lambda: None, lambda: Store(memory, PREFIX))
+        self.ranks = Ranks(self.gate, rank, world, lambda: None, lambda timeout_s=30.0: Store(memory, PREFIX))
         self.gate.explicit.step()
         self.ranks.start()
         self.free = threading.Event()
@@ -277,7 +277,7 @@ def test_a_proposal_lies_as_far_ahead_as_the_speed_before_the_order_asks(clock, 
         asked.set()
         return known[0] if gate.seen_gen == 0 else None
 
-    one = Ranks(gate, 0, 2, speed, lambda: Store(memory, PREFIX))
+    one = Ranks(gate, 0, 2, speed, lambda timeout_s=30.0: Store(memory, PREFIX))
     one.start()
     try:
         assert asked.wait(60)

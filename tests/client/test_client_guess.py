@@ -341,7 +341,7 @@ def test_another_supervisor_goes_on_with_what_the_one_before_it_knew(tmp_path, m
         watch.observe = steps, chains[steps - 1], {}, False
         assert both.answered(steps).guess[0] == total
     known, both.work = both.total(34), WorkModel()
-    both.reporter.unsent()
+    both.reporter.anew()
     assert both.total(34) == known, "before anything has been read to it"
     assert both.answered(35).guess[0] == 38, "the second loop began at step 30, which is said nowhere any more"
 

@@ -30,7 +30,7 @@ def opener(memory, monkeypatch):
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.setattr(node, "PATIENCE_S", 0.2)
 
-    def one() -> Store:
+    def one(timeout_s: float = 30.0) -> Store:
         one.opened += 1
         return Store(memory, PREFIX)
 
@@ -71,7 +71,7 @@ def test_many_ranks_of_a_node_wait_and_speak_over_one_connection(opener, memory,
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    stores[0].wake(opener, "later")
+    stores[0].wake(opener, "later", waiting.is_alive)
     waiting.join(30)
     assert ended and stores[1].get("c") == "mine"
     hub.stop(opener)
@@ -109,6 +109,18 @@ def test_a_name_that_was_taken_just_now_is_knocked_at_until_it_listens(opener, m
         monkeypatch.setattr(node, "LISTENS_S", 60.0)
         monkeypatch.setattr(node.time, "sleep", lambda _: taken.listen())
         assert isinstance(node.joined(1, opener)[0], node.NodeStore) and opener.opened == 0
+
+
+def test_a_process_that_ends_after_its_store_is_not_kept_by_it(memory):
+    """Whoever waits there has lost it by then, or is about to."""
+    tried, waits = [], iter([True, True, False])
+
+    def gone(timeout_s):
+        tried.append(timeout_s)
+        raise Lost
+
+    Store(memory, PREFIX).wake(gone, "later", lambda: next(waits))
+    assert tried == [store.WAKE_S] * 2
 
 
 def test_ranks_behind_a_hub_vote_arrive_and_go_on(opener, memory, monkeypatch):

@@ -102,12 +102,12 @@ def test_a_training_that_pythonpath_does_not_reach_is_seen_by_an_installed_hook(
         assert finish(launch([*before, str(environment), *options, str(bare)])) == "{'type'}\n"
     where = pth.place(str(environment))
     pth.install(where)
-    assert where.installed
+    assert where.pth.exists()
     for before, options in [*WAYS.values(), ([], [])]:  # at last both ways at once: a step counts once
         finish(launch([*before, str(environment), *options, str(script)]))
         assert supervisor.last().step == 30
     assert len(supervisor.ranks) == 3
-    assert pth.remove(where) and not where.installed and not where.package.exists()
+    assert pth.remove(where) and not where.pth.exists() and not where.package.exists()
 
 
 def test_the_installed_hook_is_inert_outside_of_a_job(environment):

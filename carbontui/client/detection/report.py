@@ -7,6 +7,7 @@ its tensors alive.
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any, Dict, Optional, Tuple
 
@@ -25,7 +26,8 @@ class CodeAround:
     def __init__(self, chain: Chain, fits: bool, number: int) -> None:
         self.chain, self.fits, self.number = chain, fits, number
         """The number is 0 where no code of a script is."""
-        self.steps = 0
+        self.steps = 0.0
+        """Those done when it was sent."""
         self.due = True
         """To be sent."""
         self.lacks: Tuple[str, ...] = ()
@@ -55,7 +57,8 @@ class WorkReporter:
         if not framework and steps >= FROM_STEPS and watch.observe is not None:
             steps_then, chain, values, unsure = watch.observe
             one, spaces = self.around(chain, steps), {place.module: place.space for place in chain}
-            watch.globals = {".".join(named): (spaces[named[0]], named[1]) for named in one.counters}
+            named = ((module, name) for module, name in one.counters if module in spaces)
+            watch.globals = {f"{module}.{name}": (spaces[module], name) for module, name in named}
             numbers = {name: value for name, value in values.items() if type(value) is int and abs(value) < COUNT_MAX}
             found.update(place=one.number, counted=steps_then, values=numbers, unsure=unsure)
             found["lengths"] = [count_of(one.length) for one in list(watch.streams.values())]
@@ -86,10 +89,10 @@ class WorkReporter:
             one.number = 0
         return None
 
-    def unsent(self) -> None:
-        """Nobody will answer any more, and who comes next knows nothing."""
+    def anew(self) -> None:
+        """Whoever listens now knows no place: each is sent when it is named again."""
         for one in list(self._around.values()):
-            one.due = True
+            one.due, one.steps = False, -math.inf
 
     def read(self, number: int, nest: Any, lacks: Tuple[str, ...], kept: Any) -> None:
         """The answer to a sighting, or what is to be told again."""

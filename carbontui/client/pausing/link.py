@@ -226,6 +226,7 @@ class Link:
         self._reconnect_at = now + self._reconnect_s
         self._reconnect_s = min(RECONNECT_MAX_S, self._reconnect_s * 2)
         self._sock = connect(self.path)
+        reporter.anew()
         self._poll.register(self._sock, select.POLLIN)
         self._out = self._hello()
         self._beat_at = 0.0
@@ -233,7 +234,6 @@ class Link:
     def _drop(self) -> None:
         """Close the connection; the lease of a pause stays in force."""
         self._welcome = self.gate.connected = False
-        reporter.unsent()
         self._in = self._out = b""
         self._beat_at = 0.0
         self._reconnect_at = max(self._reconnect_at, time.monotonic() + 0.02)

@@ -78,7 +78,7 @@ class NodeStore:
     def forget(self, *keys: str) -> None:
         self._ask("forget", *keys)
 
-    def wake(self, _opener: Callable[[], Any], _awaited: str) -> None:
+    def wake(self, *_: Any) -> None:
         """End a wait; from another thread."""
         try:
             self.connection.shutdown(socket.SHUT_RDWR)
@@ -113,11 +113,11 @@ class Hub:
         """The key that this thread waits for in C++."""
         self.thread = threading.Thread(target=self._run, name="carbontui-node", daemon=True)
 
-    def stop(self, opener: Callable[[], Any]) -> None:
+    def stop(self, opener: Callable[..., Any]) -> None:
         """Call before the interpreter exits: a thread that returns from C++ after that aborts the process."""
         self.stopping = True
         if self.thread.is_alive():
-            self.store.wake(opener, self.awaited)
+            self.store.wake(opener, self.awaited, self.thread.is_alive)
             self.thread.join(5.0)
 
     def _run(self) -> None:

@@ -56,7 +56,7 @@ class Ranks:
         rank: int,
         world: int,
         speed: Callable[[], Optional[float]],
-        opener: Callable[[], Store] = open_store,
+        opener: Callable[..., Store] = open_store,
     ) -> None:
         self.gate, self.rank, self.world, self.speed, self.opener = gate, rank, world, speed, opener
         self.barrier: StepBarrier
@@ -87,7 +87,7 @@ class Ranks:
             self.stopping = True
             self.gate.cond.notify_all()
         if self.store is not None and self.thread.is_alive():  # one that has lost the store has ended
-            self.store.wake(self.opener, self.awaited)
+            self.store.wake(self.opener, self.awaited, self.thread.is_alive)
         self.thread.join(STOP_S)
         if self.hub is not None:
             self.hub.stop(self.opener)

@@ -11,6 +11,8 @@ from carbontui.client import device
 SPARE_SHARE, SPARE_LEAST = 0.15, 40
 """Of the descriptors that a process may have, what the training may still open: files, its loaders, its own sockets."""
 
+WAKE_S, WAKES = 0.5, 10
+"""How long to try to reach the store when the process ends, and how often: rank 0 may have ended with it."""
 RANKS_HERE = ("LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS")
 """Variables in which launchers say how many ranks a node has."""
 
@@ -67,13 +69,16 @@ class Store:
             return [one.decode() for one in self._try(lambda: self.store.multi_get([self.prefix + k for k in keys]))]
         return [self.get(key) for key in keys]
 
-    def wake(self, opener: Callable[[], Any], awaited: str) -> None:
-        """End the wait for a key, from another thread."""
-        if awaited:
+    def wake(self, opener: Callable[..., Any], awaited: str, waits: Callable[[], bool]) -> None:
+        """End another thread's wait for a key. While it waits: one whose store is gone ends by itself."""
+        for _ in range(WAKES if awaited else 0):
+            if not waits():
+                return
             try:
-                opener().set(awaited, "{}")
-            except Lost:  # then the waiting thread has lost it too
-                pass
+                opener(WAKE_S).set(awaited, "{}")
+                return
+            except Lost:
+                continue
 
     def _many(self) -> bool:
         can = getattr(self.store, "has_extended_api", None)
@@ -108,7 +113,7 @@ def prefix() -> str:
     return f"carbontui/{run}/{restart}/"
 
 
-def open_store() -> Store:
+def open_store(timeout_s: float = 30.0) -> Store:
     """A private connection to the store of this job. Raises Lost when there is none (yet)."""
     try:
         dist = device.distributed()
@@ -119,7 +124,7 @@ def open_store() -> Store:
         if address and port.isdigit():
             tcp = torch.TCPStore
             return Store(
-                tcp(address, int(port), is_master=False, timeout=timedelta(seconds=30), wait_for_workers=False),
+                tcp(address, int(port), is_master=False, timeout=timedelta(seconds=timeout_s), wait_for_workers=False),
                 prefix(),
             )
         if dist is not None:

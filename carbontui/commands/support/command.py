@@ -235,8 +235,18 @@ price_option = click.option(
     "price_file",
     help="Prices: CSV time_utc,price_usd_per_mwh, or a tariff: days,from_utc,to_utc,price_usd_per_kwh.",
 )
+
+
+def _weight(text: str) -> Any:
+    from carbontui.plan.problem import parse_weight
+
+    return parse_weight(text)
+
+
 weight_option = click.option(
-    "--weight", help="Weigh grams and money, like carbon=0.7,cost=0.3 (each as a share of its mean)."
+    "--weight",
+    type=WithUnit(_weight),
+    help="Weigh grams and money, like carbon=0.7,cost=0.3 (each as a share of its mean).",
 )
 
 

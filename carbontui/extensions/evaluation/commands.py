@@ -35,6 +35,7 @@ from carbontui.text import figures
 if TYPE_CHECKING:
     from carbontui.assumed.job import Grid
     from carbontui.extensions.evaluation.run import BacktestReport, PlannedPrices
+    from carbontui.plan.problem import Weight
 
 
 lateness_option = click.option(
@@ -87,7 +88,7 @@ def backtest(
     seed: int,
     price_file: str | None,
     objective: str,
-    weight: str | None,
+    weight: Weight | None,
     own: bool,
     as_json: bool,
     **other: Any,
@@ -118,11 +119,10 @@ def backtest(
         _summary(report)
 
 
-def _prices(path: str | None, objective: str, weight: str | None, grid: Grid) -> PlannedPrices | None:
+def _prices(path: str | None, objective: str, weight: Weight | None, grid: Grid) -> PlannedPrices | None:
     """The prices of a backtest, and how they count. Raises ValueError or Failure."""
     from carbontui.assumed.job import Grid
     from carbontui.extensions.evaluation.run import PlannedPrices
-    from carbontui.plan import problem
 
     if path is None:
         if objective == "cost" or weight:
@@ -130,9 +130,8 @@ def _prices(path: str | None, objective: str, weight: str | None, grid: Grid) ->
         return None
     if objective == "cost" and weight:
         raise Failure("--objective cost and --weight exclude each other: give one", 2)
-    asked = problem.parse_weight(weight) if weight else None
     series, known = tariff.prices(path, grid.start_s, grid.end_s)
-    return PlannedPrices(Grid(series), series.currency or "", objective == "cost", asked, known)
+    return PlannedPrices(Grid(series), series.currency or "", objective == "cost", weight, known)
 
 
 def _summary(report: BacktestReport) -> None:
@@ -181,12 +180,9 @@ def evaluate(
         out.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
 
-    scope = replace(evaluation.QUICK if quick else evaluation.EvaluationScope(), lateness_s=lateness)
-    scope = replace(
-        scope,
-        seeds=seeds or scope.seeds,
-        patience_pct=settings_for(patience=patience or f"{PATIENCE_PCT}").settings.patience,
-    )
+    usual = evaluation.QUICK if quick else evaluation.EvaluationScope()
+    patience_pct = settings_for(patience=patience or f"{PATIENCE_PCT}").settings.patience
+    scope = replace(usual, lateness_s=lateness, seeds=seeds or usual.seeds, patience_pct=patience_pct)
     found = evaluation.evaluation(scope, seed, lambda done, of: streams.over_itself(f"{done} of {of} starts"))
     streams.over_itself("")
     found |= {

@@ -391,11 +391,13 @@ def _lives(here: store.Job) -> bool:
 
 def _until_over(here: store.Job) -> None:
     """Until nothing of it runs here any more. Raises NotTaken."""
-    due = time.monotonic() + restart.LEAVES_S
-    while (again := store.named(here.id)) is not None and (again.exit is None or again.alive("child") is not None):
-        if time.monotonic() > due:
-            raise launch.LaunchError("it has not ended there yet")
-        time.sleep(0.05)
+
+    def is_over() -> bool:
+        now = store.named(here.id)
+        return now is None or (now.exit is not None and now.alive("child") is None)
+
+    if not proc.awaited(is_over, restart.LEAVES_S):
+        raise launch.LaunchError("it has not ended there yet")
 
 
 def _ended(here: store.Job, terms: Grant) -> HoldAnswer:

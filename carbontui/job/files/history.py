@@ -5,12 +5,12 @@ column edge falls inside ten minutes; the result is still exact.
 """
 
 import bisect
+import contextlib
 import itertools
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from carbontui import protocol, units
 from carbontui.job.files import journal
@@ -45,21 +45,11 @@ class Past:
     kinds: tuple[LevelKind | None, ...]
 
 
-class Sum(NamedTuple):
-    """Joules of all devices, and device-seconds read."""
-
-    joules: float = 0.0
-    seconds: float = 0.0
-
-
 def read(path: Path, start_s: float, span_s: float, columns: int) -> Past:
     """`columns` equal columns from `start_s` on. Raises HistoryError."""
-    try:
-        with journal.read(path) as db:
-            edges = [start_s + span_s * index / columns for index in range(columns + 1)]
-            return Past(tuple(_watts(db, edges)), *_levels(db, edges))
-    except (sqlite3.Error, OSError, *UNUSABLE) as error:
-        raise _unreadable(path, error) from error
+    with _opened(path) as db:
+        edges = [start_s + span_s * index / columns for index in range(columns + 1)]
+        return Past(tuple(_watts(db, edges)), *_levels(db, edges))
 
 
 def whole(path: Path, status: protocol.Status, columns: int) -> protocol.HistoryAnswer | None:
@@ -67,16 +57,10 @@ def whole(path: Path, status: protocol.Status, columns: int) -> protocol.History
 
     Raises HistoryError."""
     end_s, signal = units.from_iso(status.ended_at), status.intensity.signal if status.intensity else ""
-    try:
-        with journal.read(path) as db:
-            first_s = db.execute(f"select min(t0) from energy where {journal.ENERGY_SOUND}").fetchone()[0]
-            rows = db.execute(
-                f"select start, dur, value from grid where signal = ? and {journal.GRID_SOUND} order by start",
-                (signal,),
-            )
-            grid = [tuple(row) for row in rows]
-    except (sqlite3.Error, OSError) as error:
-        raise _unreadable(path, error) from error
+    with _opened(path) as db:
+        first_s = db.execute(f"select min(t0) from energy where {journal.ENERGY_SOUND}").fetchone()[0]
+        query = f"select start, dur, value from grid where signal = ? and {journal.GRID_SOUND} order by start"
+        grid = [tuple(row) for row in db.execute(query, (signal,))]
     if first_s is None or first_s >= end_s:
         return None
     found = read(path, first_s, end_s - first_s, columns)
@@ -95,21 +79,24 @@ def whole(path: Path, status: protocol.Status, columns: int) -> protocol.History
 def events(path: Path, since_s: float, most: int, plans: bool) -> tuple[protocol.Event, ...]:
     """The journal's events of interest to users, oldest first. Raises HistoryError."""
     found: list[protocol.Event] = []
-    try:
-        with journal.read(path) as db:
-            rows = db.execute("select at, kind, data from event where at >= ? order by rowid desc", (since_s,))
-            for at, kind, data in rows:
-                if len(found) == most:
-                    break
-                if (plans or kind != "plan") and (one := statements.event_line(at, kind, untrusted.decode(data, dict))):
-                    found.append(one)
-    except (sqlite3.Error, OSError, *UNUSABLE) as error:
-        raise _unreadable(path, error) from error
+    with _opened(path) as db:
+        rows = db.execute("select at, kind, data from event where at >= ? order by rowid desc", (since_s,))
+        for at, kind, data in rows:
+            if len(found) == most:
+                break
+            if (plans or kind != "plan") and (one := statements.event_line(at, kind, untrusted.decode(data, dict))):
+                found.append(one)
     return tuple(reversed(found))
 
 
-def _unreadable(path: Path, error: Exception) -> HistoryError:
-    return HistoryError(f"the past cannot be shown, {path.name}: {journal.why_not(error)}")
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    """The journal, for as long as it is read. Raises HistoryError, also for what its rows raise."""
+    try:
+        with journal.read(path) as db:
+            yield db
+    except (sqlite3.Error, OSError, *UNUSABLE) as error:
+        raise HistoryError(f"the past cannot be shown, {path.name}: {journal.why_not(error)}") from error
 
 
 def _watts(db: sqlite3.Connection, edges: Sequence[float]) -> list[float | None]:
@@ -119,28 +106,27 @@ def _watts(db: sqlite3.Connection, edges: Sequence[float]) -> list[float | None]
     joules = list(itertools.accumulate((each[1] for each in bins), initial=0.0))
     seconds = list(itertools.accumulate((each[2] for each in bins), initial=0.0))
 
-    def until(edge: float) -> Sum:
+    def until(edge: float) -> tuple[float, float]:
         whole = bisect.bisect_right(starts, edge - ROLLUP_S)
         if whole == len(starts) or starts[whole] >= edge:
-            return Sum(joules[whole], seconds[whole])
-        cut = _cut(db, starts[whole], edge)
-        return Sum(joules[whole] + cut.joules, seconds[whole] + cut.seconds)
+            return joules[whole], seconds[whole]
+        cut_j, cut_s = _cut(db, starts[whole], edge)
+        return joules[whole] + cut_j, seconds[whole] + cut_s
 
     found: list[float | None] = []
-    for (a, before), (b, after) in itertools.pairwise((edge, until(edge)) for edge in edges):
-        read_s = after.seconds - before.seconds
-        found.append((after.joules - before.joules) / (b - a) if read_s > TOUCHED_S else None)
+    for (a, (from_j, from_s)), (b, (to_j, to_s)) in itertools.pairwise((edge, until(edge)) for edge in edges):
+        found.append((to_j - from_j) / (b - a) if to_s - from_s > TOUCHED_S else None)
     return found
 
 
-def _cut(db: sqlite3.Connection, start: float, edge: float) -> Sum:
-    """The rows of the ten minutes from `start`, up to `edge`."""
+def _cut(db: sqlite3.Connection, start: float, edge: float) -> tuple[float, float]:
+    """Joules of all devices, and device-seconds read, of the ten minutes from `start`, up to `edge`."""
     joules, seconds = db.execute(
         "select sum(joules * (min(t1, ?1) - t0) / (t1 - t0)), sum(min(t1, ?1) - t0)"
         " from energy where t0 >= ?2 and t0 < ?1 and t1 > t0",
         (edge, start),
     ).fetchone()
-    return Sum(joules or 0.0, seconds or 0.0)
+    return joules or 0.0, seconds or 0.0
 
 
 def _levels(

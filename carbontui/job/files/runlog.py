@@ -1,5 +1,6 @@
 """Reads run.log by offset: for a live job in its supervisor, for a finished one straight from the file."""
 
+import codecs
 import contextlib
 import math
 import os
@@ -118,14 +119,7 @@ def read(log: Path, ask: protocol.LogRead, err: Path | None = None, child: int |
         return protocol.LogAnswer(ask.id, 0, 0, 0, "", of_err)
     except OSError as error:
         return protocol.LogAnswer(ask.id, 0, 0, 0, f"({path.name} cannot be read: {error.strerror or error})\n", of_err)
-    cut = len(data)
-    # a character is at most four bytes: step back over one that was cut in two
-    for back in range(1, min(4, cut) + 1):
-        byte = data[cut - back]
-        if byte & 0xC0 != 0x80:
-            need = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-            if need > back and offset + cut < size:
-                cut -= back
-            break
-    text = data[:cut].decode("utf-8", errors="replace")
-    return protocol.LogAnswer(ask.id, offset, offset + cut, size, text, of_err)
+    end, decoder = offset + len(data), codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(data, final=end >= size)
+    end -= len(decoder.getstate()[0])  # a character that was cut in two
+    return protocol.LogAnswer(ask.id, offset, end, size, text, of_err)

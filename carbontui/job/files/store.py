@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import pwd
 import time
 from pathlib import Path
 from typing import Any
@@ -48,13 +47,13 @@ class Job(msgspec.Struct, frozen=True):
     @property
     def restart_command(self) -> str:
         """The command that restarts a lost job; '' if none can."""
-        return f"carbontui restart {self.id}" if self.exit is None and (self.dir / launch_file.FILE).exists() else ""
+        return f"carbontui restart {self.id}" if self.exit is None and launch_file.kept(self.dir) else ""
 
     @property
     def owner(self) -> str:
         """The user whose job it is."""
         with contextlib.suppress(OSError, KeyError):
-            return pwd.getpwuid(self.dir.stat().st_uid).pw_name
+            return self.dir.owner()
         return ""
 
     @property

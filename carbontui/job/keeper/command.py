@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -126,9 +125,7 @@ def undo(pid: int, directory: str) -> str:
     """End a command that nobody keeps, and remove what there is of its job."""
     for number, within_s in ((signal.SIGTERM, UNDO_S), (signal.SIGKILL, 0.0)):
         proc.signal_group(pid, number)
-        due = time.monotonic() + within_s
-        while proc.group_alive(pid) and time.monotonic() < due:
-            time.sleep(0.02)
+        proc.awaited(lambda: not proc.group_alive(pid), within_s)
     shutil.rmtree(directory, ignore_errors=True)
     return "`run` has ended at its start: so has its command"
 

@@ -12,7 +12,7 @@ import time
 from typing import Any, NamedTuple
 
 from carbontui.client import marker
-from carbontui.job.terms.records import LAST_S
+from carbontui.job.terms import records
 
 NAME = "orders.log"
 STARTED = "started"
@@ -86,18 +86,10 @@ def since(directory: str, offset: int) -> tuple[list[LoggedOrder], int]:
     found: list[LoggedOrder] = []
     for line in data.split(b"\n")[:-1]:
         at += len(line) + 1
-        given = _given(line, at)
-        if given is not None and given.verb == STARTED:
-            found = [one for one in found if one.verb != "stop"]
-        elif given is not None:
-            found.append(given)
+        with contextlib.suppress(ValueError):
+            given = records.decode(line, LoggedOrder)._replace(end=at)
+            if given.verb == STARTED:
+                found = [one for one in found if one.verb != "stop"]
+            elif 0 <= given.at <= records.LAST_S:
+                found.append(given)
     return found, at
-
-
-def _given(line: bytes, end: int) -> LoggedOrder | None:
-    try:
-        found = json.loads(line)
-        facts = str(found["verb"]), found["args"], str(found["by"]), float(found["at"]), found["accepted"] is True
-    except (ValueError, TypeError, LookupError, RecursionError, OverflowError):
-        return None
-    return LoggedOrder(*facts, end) if isinstance(facts[1], dict) and 0 <= facts[3] <= LAST_S else None

@@ -125,7 +125,10 @@ class Foreground:
     """Follows one job until it ends: signals in, output out, where stderr is apart to stderr; news by `says`."""
 
     def __init__(self, directory: Path, files: tuple[str, str], says: Narration, *, from_end: bool = False) -> None:
-        """`files`: of stdout and of stderr ('': the same). `from_end`: what they hold already is not copied."""
+        """`files`: of stdout and of stderr ('': the same). `from_end`: what they hold already is not copied.
+
+        From now on signals wait to be forwarded: made before the job is started, it loses none."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals.PASSED_ON)
         self.directory = directory
         self._says = says
         self._status: protocol.Status | None = None
@@ -133,10 +136,6 @@ class Foreground:
         self._copies = [Copy(path, out, from_end=from_end) for out, path in enumerate(files, start=1) if path]
         self._unread_s: float | None = None
         self._end_shown = False
-
-    def listen(self) -> None:
-        """Take over the forwarded signals; call it before the job is started, so that none is lost."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, signals.PASSED_ON)
 
     def forward(self, job: store.Job) -> None:
         """Have the keeper forward the received signals, unless their sender signalled the command as well."""

@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -108,11 +107,8 @@ def restart(job: store.Job, *, machine_gone: bool = False) -> bool:
 def watcher_leaves(here: store.Job) -> None:
     """A keeper that only watches leaves. Raises LaunchError."""
     stopping.tell_keeper(here, Left())
-    due = time.monotonic() + LEAVES_S
-    while here.kept:
-        if time.monotonic() > due:
-            raise launch.LaunchError("the monitor process of its earlier stay there does not leave")
-        time.sleep(0.05)
+    if not proc.awaited(lambda: not here.kept, LEAVES_S):
+        raise launch.LaunchError("the monitor process of its earlier stay there does not leave")
 
 
 def claim(here: store.Job) -> None:
@@ -134,9 +130,7 @@ def take_up(job: store.Job) -> bool:
     if pid := job.alive("supervisor"):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-        due = time.monotonic() + LEAVE_S
-        while job.alive("supervisor") and time.monotonic() < due:
-            time.sleep(0.02)
+        proc.awaited(lambda: not job.alive("supervisor"), LEAVE_S)
     with contextlib.suppress(OSError):  # the training knows no other socket
         paths.private_dir(job.socket.parent)
     return launch.run_keeper(again(job.dir, child=job.pids["child"]))

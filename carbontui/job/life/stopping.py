@@ -51,11 +51,7 @@ def facts(job: store.Job, order: OfPlaces | None = None) -> ChildFacts | None:
 
 def carry_out(job: store.Job, order: OfPlaces, done: Callable[[], bool]) -> bool:
     """Whether what the keeper was told is done; after MOVED_S it will not be."""
-    due = time.monotonic() + MOVED_S
-    sent = tell_keeper(job, order)
-    while sent and not done() and time.monotonic() < due:
-        time.sleep(0.05)
-    return sent and done()
+    return tell_keeper(job, order) and proc.awaited(done, MOVED_S)
 
 
 def _said(job: store.Job, line: bytes) -> bytes | None:

@@ -13,7 +13,6 @@ from dataclasses import replace
 import msgspec
 
 from carbontui import hooks
-from carbontui.grid.issues import ForecastAnswer
 from carbontui.headroom import SharedWatts
 from carbontui.job.worker.messages import Answer, Ask, ForecastAsk, Limits, Pauses, PlanAnswer, PlanAsk, PreviewAsk
 from carbontui.plan.evaluation import evaluate, spelled_out
@@ -202,13 +201,6 @@ def preview_plan(ask: PreviewAsk) -> PlanAnswer:
     return PlanAnswer(plan=replace(chosen, baselines=()))
 
 
-def forecast(ask: ForecastAsk) -> ForecastAnswer:
-    """Mean and band of the coming slots from history and published issues."""
-    from carbontui.grid import forecast as forecaster
-
-    return forecaster.answer(ask.request)
-
-
 def _replan(
     problem: Problem, ask: PreviewAsk, fixed: Mapping[int, int], kept: Sequence[int | None] | None = None
 ) -> tuple[Schedule, bool]:
@@ -261,7 +253,9 @@ def _work(ask: Ask) -> object:
     if isinstance(ask, PreviewAsk):
         return preview_plan(ask)
     if isinstance(ask, ForecastAsk):
-        return forecast(ask)
+        from carbontui.grid import forecast
+
+        return forecast.answer(ask.request)
     from carbontui.job.worker import reading
 
     return reading.read(ask.place)

@@ -6,9 +6,10 @@ The training sends where it is (client/detection/sight.py); nothing here reads a
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -63,7 +64,6 @@ class File:
         thrown = (one.exc for one in every if isinstance(one, ast.Raise) and one.exc is not None)
         self.raised = {last(getattr(one, "func", one)) for one in thrown} - {""}
         self._assigned: dict[ast.AST, dict[str, list[Any]]] = {}
-        self._in_loops: dict[str, list[Any]] | None = None
 
     def line(self, line: int, column: int = 0) -> int:
         """The number here of a line as the interpreter counts it."""
@@ -96,24 +96,23 @@ class File:
     def assigned(self, function: ast.AST) -> dict[str, list[Any]]:
         """What is assigned in a function: by name (`self.name` for its attributes) the expressions, None for what
         cannot be one."""
-        known = self._assigned.get(function)
-        if known is None:
-            known = self._assigned[function] = {}
-            for node in own(function):
-                for name, value in assignments(node):
-                    known.setdefault(name, []).append(value)
-        return known
+        if function not in self._assigned:
+            self._assigned[function] = _by_name(own(function))
+        return self._assigned[function]
 
+    @functools.cached_property
     def set_in_loops(self) -> dict[str, list[Any]]:
         """What loops of the module itself assign to its names, as in `assigned`."""
-        if self._in_loops is None:
-            self._in_loops = {}
-            for loop in own(self.tree):
-                if isinstance(loop, (ast.For, ast.While)):
-                    for node in (loop, *own(loop)):
-                        for name, value in assignments(node):
-                            self._in_loops.setdefault(name, []).append(value)
-        return self._in_loops
+        loops = (one for one in own(self.tree) if isinstance(one, (ast.For, ast.While)))
+        return _by_name(node for loop in loops for node in (loop, *own(loop)))
+
+
+def _by_name(nodes: Iterable[ast.AST]) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for node in nodes:
+        for name, value in assignments(node):
+            found.setdefault(name, []).append(value)
+    return found
 
 
 def _renumbered(tree: ast.Module) -> list[tuple[int, int]]:

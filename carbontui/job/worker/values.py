@@ -243,7 +243,7 @@ class Reader:
 
     def _of_module(self, scope: Scope, name: str, depth: int) -> Any:
         """Its present value; not of what a loop sets anew each time."""
-        changed = scope.file.set_in_loops().get(name)
+        changed = scope.file.set_in_loops.get(name)
         if changed is not None:
             return UNKNOWN if None in changed else self.value(Scope(scope.file, None, scope.space), changed[-1], depth)
         return scope.space[name] if name in scope.space else getattr(builtins, name, UNKNOWN)

@@ -87,7 +87,7 @@ class Requests:
             asked = self.door.state.asked
             if connected and peer.obs.want_gen < asked.gen:
                 peer.send(desired_of(self.door.state))
-            if peer.acked_gen == asked.gen:
+            if peer.acked_gen >= 0:  # also of an order that another has followed since
                 self.recorder.event("ack", rank=peer.hello.rank, want_gen=peer.acked_gen, step=peer.obs.step)
                 peer.acked_gen = -1
         if not connected:
