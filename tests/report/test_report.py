@@ -479,7 +479,7 @@ def test_a_live_report_holds_what_is_booked_and_not_in_a_row_yet(tmp_path):
 
 def test_an_ending_is_told_once_its_supervisor_has_written_it(home, job, monkeypatch):
     writes, told = [], []
-    monkeypatch.setattr(attach.time, "sleep", lambda _: None)
+    monkeypatch.setattr(attach.proc.time, "sleep", lambda _: None)
     monkeypatch.setattr(store.Job, "alive", lambda self, role: bool(writes) and writes.pop())
     monkeypatch.setattr(story, "build", lambda *_, **__: told.append(len(writes)))
     monkeypatch.setattr(run_text, "ending", lambda made: ())
