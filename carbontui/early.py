@@ -229,8 +229,10 @@ def _fork(
     """Start the command in a fork, which then becomes its keeper."""
     import fcntl
 
-    one.lock = os.open(f"{one.dir}/training.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    one.lock = os.open(f"{one.dir}/.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(one.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # never seen without its holder: that would be what a killed start leaves
+    os.rename(f"{one.dir}/.lock", f"{one.dir}/training.lock")  # noqa: PTH104
     inject.link(one.dir)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     output = errors = os.open(one.log, flags, 0o600)

@@ -23,11 +23,9 @@ AROUND_MAX = 100
 class CodeAround:
     """A place, of which the worker reads what the source says."""
 
-    def __init__(self, chain: Chain, fits: bool, number: int) -> None:
-        self.chain, self.fits, self.number = chain, fits, number
-        """The number is 0 where no code of a script is."""
-        self.steps = 0.0
-        """Those done when it was sent."""
+    def __init__(self, chain: Chain, fits: bool, number: int, steps: float) -> None:
+        self.chain, self.fits, self.number, self.steps = chain, fits, number, steps
+        """The number is 0 where no code of a script is; the steps are those done when it was sent."""
         self.due = True
         """To be sent."""
         self.lacks: Tuple[str, ...] = ()
@@ -73,8 +71,7 @@ class WorkReporter:
         one = self._around.get(key)
         if one is None:
             self._number += 1
-            one = self._around[key] = CodeAround(chain, fits, self._number)
-            one.steps = steps
+            one = self._around[key] = CodeAround(chain, fits, self._number, steps)
         elif steps > one.steps * 1.5 + 10:
             one.due, one.steps = True, steps
         return one
