@@ -30,7 +30,10 @@ def save():
 if not os.path.exists(path + ".unsaved"):
     carbontui.on_checkpoint(save)
 while not os.path.exists(path + ".end"):
-    time.sleep(0.02)
+    # computes: what draws nothing has nothing to gain by waiting, and starts at once
+    over = time.process_time() + 0.02
+    while time.process_time() < over:
+        pass
     state["done"] += 1
     state["sum"] = state["sum"] * 6364136223846793005 % 2**61 + state["done"]
     carbontui.report(loss=100 / state["done"])
