@@ -2,13 +2,15 @@
 
 import pytest
 from drawn import drawn
-from states import inputs, job_state, outlook, policy
+from states import NOW_S, inputs, job_state, outlook, policy
 
 from carbontui.job.supervisor.core.planning import problem
 from carbontui.job.supervisor.core.planning.finish import why_no_shifting
 from carbontui.job.supervisor.core.rules.capabilities import sigstop_refusal
 from carbontui.job.supervisor.core.state.boards import take_limits
 from carbontui.job.supervisor.core.state.plan import Level
+from carbontui.plan.planner import solve
+from carbontui.plan.problem import problem_from_dict
 from carbontui.power.messages import Capability, Reading
 
 CAPS = (problem.PowerCap(300.0, 300.0, 0.85),)
@@ -91,3 +93,24 @@ def test_a_deadline_just_after_a_quarter_of_an_hour_makes_no_slot_of_its_own(ahe
     assert sum(durations) == pytest.approx(ahead_s)
     whole = [100.0, 900.0, 900.0, 900.0][:slots]
     assert durations == pytest.approx([*whole[:-1], whole[-1] + 0.5])
+
+
+@pytest.mark.parametrize("left_s", [35.0, 100.0, 400.0])
+def test_a_start_that_waits_is_not_made_in_what_is_left_of_a_slot(left_s):
+    """The clean hours are as long as the work: what it needs to begin would have to be before or behind them."""
+    now = NOW_S + 900.0 - left_s
+    clean = [900.0 if slot <= 20 or slot > 40 else 20.0 for slot in range(100)]
+    free = problem.Machine(full_w=10.0, parked_w=1.0, idle_w=1.0, boundary="held", can_duty=True)
+    made = problem.build(
+        now_s=now,
+        deadline_s=now + 20 * 3600.0,
+        outlook=outlook(*clean),
+        machine=free,
+        objective=problem.Objective(),
+        work_left_s=5 * 3600.0,
+        started=False,
+        level_now="off",
+        age_s=1.0,
+    )
+    levels = solve(problem_from_dict(made.problem)).levels
+    assert [made.levels[one].kind for one in levels[:15]] == 15 * ["off"]

@@ -167,16 +167,17 @@ def levels_of(machine: Machine, *, started: bool) -> tuple[Level, ...]:
     return (*found, Level("full", "full", machine.full_w, 1.0))
 
 
-def slots_of(now_s: float, deadline_s: float, slot_s: float | None = None) -> tuple[list[float], float]:
+def slots_of(now_s: float, deadline_s: float, *, started: bool = True) -> tuple[list[float], float]:
     """(durations, slot seconds): a partial first slot up to the next boundary, a partial last one to the deadline.
 
     A slot is 15 minutes, doubled until at most 400 of them reach the deadline.
     """
-    step = slot_s or SLOT_S
-    while slot_s is None and (deadline_s - now_s) / step > SLOTS_MAX:
+    step = SLOT_S
+    while (deadline_s - now_s) / step > SLOTS_MAX:
         step *= 2
     first = (math.floor(now_s / step) + 1) * step - now_s
-    if first < MERGE_BELOW_S:
+    # to get a start over with in half a minute of dirty power, and wait then, is no plan that anybody wants
+    if first < (MERGE_BELOW_S if started else 4 * DEFAULT_START_S):
         first += step
     if now_s + first >= deadline_s:
         return [deadline_s - now_s], step
@@ -205,7 +206,7 @@ def build(
     flat_price: float | None = None,
 ) -> PlanningProblem:
     """The problem from now to the deadline."""
-    durations, slot_s = slots_of(now_s, deadline_s)
+    durations, slot_s = slots_of(now_s, deadline_s, started=started)
     levels = levels_of(machine, started=started)
     spans = list(itertools.pairwise(itertools.accumulate(durations, initial=now_s)))
 
