@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_958
+WHOLE = 50_944
 FILES = 438
 ROOMS = {
     "": 2_136,
@@ -21,7 +21,7 @@ ROOMS = {
     "client/detection": 601,
     "client/frameworks": 1_048,
     "client/pausing": 1_598,
-    "commands": 2_423,
+    "commands": 2_422,
     "commands/support": 785,
     "extensions": 412,
     "extensions/evaluation": 1_084,
@@ -30,27 +30,27 @@ ROOMS = {
     "extensions/moves": 1_228,
     "extensions/site": 902,
     "grid": 2_654,
-    "grid/providers": 1_289,
+    "grid/providers": 1_287,
     "job": 7,
     "job/files": 942,
-    "job/keeper": 1_504,
+    "job/keeper": 1_503,
     "job/life": 872,
     "job/supervisor": 300,
     "job/supervisor/core": 4_724,
     "job/supervisor/record": 1_421,
-    "job/supervisor/shell": 2_009,
+    "job/supervisor/shell": 2_003,
     "job/terms": 463,
     "job/worker": 1_906,
     "nodes": 487,
     "plan": 1_741,
-    "power": 2_049,
-    "power/agent": 1_093,
+    "power": 2_047,
+    "power/agent": 1_092,
     "power/backends": 1_035,
     "power/limit": 896,
     "reports": 1_803,
     "slurm": 669,
     "system": 901,
-    "text": 1_237,
+    "text": 1_236,
     "tui": 248,
     "tui/model": 819,
     "tui/screens": 1_494,

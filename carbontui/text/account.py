@@ -305,9 +305,8 @@ def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str
 class NoticesShown:
     """Which notices are news: each once, those of an allowance once per level."""
 
-    def __init__(self) -> None:
-        self._standing: frozenset[str] = frozenset()
-        self._shown: frozenset[str] = frozenset()
+    _standing: frozenset[str] = frozenset()
+    _shown: frozenset[str] = frozenset()
 
     def news(self, status: Status) -> list[str]:
         keys = status.notice_keys if len(status.notice_keys) == len(status.notices) else status.notices

@@ -251,10 +251,9 @@ class StartHold:
 class Rest:
     """Back-off for a child that unloads right after every start."""
 
-    def __init__(self) -> None:
-        self._short_lives = 0
-        self.until = 0.0
-        """Monotonic time before which it is not started again."""
+    _short_lives = 0
+    until = 0.0
+    """Monotonic time before which it is not started again."""
 
     def after(self, started: float, now: float) -> str:
         """Record an unload (both times monotonic); returns the log line for its delay, '' without one."""
