@@ -182,7 +182,10 @@ class Ledger:
     def _changing(self) -> Iterator[None]:
         try:
             paths.private_dir(self.directory)
-            with self._locked():
+            # a process stopped while holding it must not block all others
+            if (fd := life.locked(self.directory / "lock", LOCK_S)) is None:
+                raise LedgerError(f"the site's ledger has been locked by another process for {LOCK_S:g} s")
+            with os.fdopen(fd):  # closed, it is free
                 yield
         except OSError as error:
             why = f"{self.directory} cannot hold the site's ledger ({error.strerror or error})"
@@ -269,16 +272,6 @@ class Ledger:
 
     def _file(self, job: str) -> Path:
         return self.directory / f"{job}.claim"
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        # a process stopped while holding it must not block all others
-        if (fd := life.locked(self.directory / "lock", LOCK_S)) is None:
-            raise LedgerError(f"the site's ledger has been locked by another process for {LOCK_S:g} s")
-        try:
-            yield
-        finally:
-            os.close(fd)
 
 
 def _read_private(path: Path) -> bytes:
