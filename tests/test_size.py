@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_917
+WHOLE = 50_910
 FILES = 438
 ROOMS = {
     "": 2_136,
@@ -51,11 +51,11 @@ ROOMS = {
     "slurm": 669,
     "system": 901,
     "text": 1_236,
-    "tui": 248,
+    "tui": 246,
     "tui/model": 813,
     "tui/screens": 1_483,
     "tui/terminal": 473,
-    "tui/widgets": 1_785,
+    "tui/widgets": 1_780,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 
