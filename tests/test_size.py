@@ -11,10 +11,10 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_904
+WHOLE = 50_874
 FILES = 438
 ROOMS = {
-    "": 2_136,
+    "": 2_131,
     "account": 950,
     "assumed": 205,
     "client": 1_527,
@@ -24,8 +24,8 @@ ROOMS = {
     "commands": 2_422,
     "commands/support": 782,
     "extensions": 412,
-    "extensions/evaluation": 1_084,
-    "extensions/fleet": 1_099,
+    "extensions/evaluation": 1_083,
+    "extensions/fleet": 1_098,
     "extensions/llm": 139,
     "extensions/moves": 1_228,
     "extensions/site": 895,
@@ -42,20 +42,20 @@ ROOMS = {
     "job/terms": 463,
     "job/worker": 1_906,
     "nodes": 487,
-    "plan": 1_741,
-    "power": 2_047,
+    "plan": 1_738,
+    "power": 2_044,
     "power/agent": 1_092,
     "power/backends": 1_035,
     "power/limit": 896,
-    "reports": 1_803,
+    "reports": 1_800,
     "slurm": 669,
     "system": 901,
-    "text": 1_236,
+    "text": 1_234,
     "tui": 246,
     "tui/model": 813,
     "tui/screens": 1_483,
-    "tui/terminal": 473,
-    "tui/widgets": 1_780,
+    "tui/terminal": 462,
+    "tui/widgets": 1_779,
 }
 """Room -> most lines of code. A file counts in the row of its nearest folder; "" has the files on top."""
 
