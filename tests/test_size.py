@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_874
+WHOLE = 50_866
 FILES = 438
 ROOMS = {
     "": 2_131,
@@ -34,11 +34,11 @@ ROOMS = {
     "job": 7,
     "job/files": 942,
     "job/keeper": 1_497,
-    "job/life": 872,
+    "job/life": 869,
     "job/supervisor": 300,
     "job/supervisor/core": 4_724,
     "job/supervisor/record": 1_421,
-    "job/supervisor/shell": 2_003,
+    "job/supervisor/shell": 1_998,
     "job/terms": 463,
     "job/worker": 1_906,
     "nodes": 487,
