@@ -86,10 +86,8 @@ def whoami() -> str:
     except (KeyError, OSError):
         user = str(os.getuid())
     for descriptor in (0, 2, 1):
-        try:
+        with contextlib.suppress(OSError):
             return f"{user}@{os.ttyname(descriptor).removeprefix('/dev/')}"
-        except OSError:
-            continue
     return f"{user}@{os.environ.get('SSH_CONNECTION', 'script').split(' ')[0]}"
 
 

@@ -123,11 +123,10 @@ def not_before(marker: str) -> float | None:
     if not facts:
         return None
     whole, dot, rest = str(facts.get("not_before")).removesuffix("Z").partition(".")
-    try:
+    with contextlib.suppress(ValueError):
         moment = time.strptime(whole, "%Y-%m-%dT%H:%M:%S")
         return calendar.timegm(moment) + float(f"0{dot}{rest}")
-    except ValueError:
-        return 0.0
+    return 0.0
 
 
 def left(marker: str, until: float) -> bool:
