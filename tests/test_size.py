@@ -11,13 +11,13 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_833
+WHOLE = 50_804
 FILES = 438
 ROOMS = {
     "": 2_129,
-    "account": 950,
+    "account": 948,
     "assumed": 205,
-    "client": 1_527,
+    "client": 1_521,
     "client/detection": 601,
     "client/frameworks": 1_048,
     "client/pausing": 1_593,
@@ -32,12 +32,12 @@ ROOMS = {
     "grid": 2_654,
     "grid/providers": 1_287,
     "job": 7,
-    "job/files": 941,
+    "job/files": 937,
     "job/keeper": 1_496,
     "job/life": 869,
     "job/supervisor": 300,
-    "job/supervisor/core": 4_724,
-    "job/supervisor/record": 1_419,
+    "job/supervisor/core": 4_718,
+    "job/supervisor/record": 1_413,
     "job/supervisor/shell": 1_998,
     "job/terms": 463,
     "job/worker": 1_906,
@@ -48,9 +48,9 @@ ROOMS = {
     "power/backends": 1_035,
     "power/limit": 892,
     "reports": 1_798,
-    "slurm": 665,
+    "slurm": 661,
     "system": 896,
-    "text": 1_234,
+    "text": 1_233,
     "tui": 246,
     "tui/model": 813,
     "tui/screens": 1_483,
