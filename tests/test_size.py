@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_804
+WHOLE = 50_799
 FILES = 438
 ROOMS = {
     "": 2_129,
@@ -20,7 +20,7 @@ ROOMS = {
     "client": 1_521,
     "client/detection": 601,
     "client/frameworks": 1_048,
-    "client/pausing": 1_593,
+    "client/pausing": 1_591,
     "commands": 2_422,
     "commands/support": 781,
     "extensions": 412,
@@ -41,14 +41,14 @@ ROOMS = {
     "job/supervisor/shell": 1_998,
     "job/terms": 463,
     "job/worker": 1_906,
-    "nodes": 487,
+    "nodes": 485,
     "plan": 1_738,
     "power": 2_038,
     "power/agent": 1_092,
     "power/backends": 1_035,
     "power/limit": 892,
     "reports": 1_798,
-    "slurm": 661,
+    "slurm": 660,
     "system": 896,
     "text": 1_233,
     "tui": 246,
