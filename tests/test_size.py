@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_799
+WHOLE = 50_786
 FILES = 438
 ROOMS = {
     "": 2_129,
@@ -22,8 +22,8 @@ ROOMS = {
     "client/frameworks": 1_048,
     "client/pausing": 1_591,
     "commands": 2_422,
-    "commands/support": 781,
-    "extensions": 412,
+    "commands/support": 776,
+    "extensions": 406,
     "extensions/evaluation": 1_083,
     "extensions/fleet": 1_098,
     "extensions/llm": 139,
@@ -38,7 +38,7 @@ ROOMS = {
     "job/supervisor": 300,
     "job/supervisor/core": 4_718,
     "job/supervisor/record": 1_413,
-    "job/supervisor/shell": 1_998,
+    "job/supervisor/shell": 1_996,
     "job/terms": 463,
     "job/worker": 1_906,
     "nodes": 485,
