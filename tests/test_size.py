@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_786
+WHOLE = 50_776
 FILES = 438
 ROOMS = {
     "": 2_129,
@@ -21,14 +21,14 @@ ROOMS = {
     "client/detection": 601,
     "client/frameworks": 1_048,
     "client/pausing": 1_591,
-    "commands": 2_422,
+    "commands": 2_417,
     "commands/support": 776,
     "extensions": 406,
     "extensions/evaluation": 1_083,
     "extensions/fleet": 1_098,
     "extensions/llm": 139,
     "extensions/moves": 1_228,
-    "extensions/site": 895,
+    "extensions/site": 893,
     "grid": 2_654,
     "grid/providers": 1_287,
     "job": 7,
@@ -36,8 +36,8 @@ ROOMS = {
     "job/keeper": 1_496,
     "job/life": 869,
     "job/supervisor": 300,
-    "job/supervisor/core": 4_718,
-    "job/supervisor/record": 1_413,
+    "job/supervisor/core": 4_716,
+    "job/supervisor/record": 1_412,
     "job/supervisor/shell": 1_996,
     "job/terms": 463,
     "job/worker": 1_906,

@@ -171,12 +171,10 @@ class Ledger:
                 raise EventError(f"it overlaps with {other.id} ({span}): carbontui site --cancel {other.id}")
             self._write(event)
 
-    def cancel(self, wanted: str, now_s: float) -> GridEvent:
+    def cancel(self, wanted: str, now_s: float) -> None:
         """End an event now. Raises EventError, LedgerError."""
         with self._changing():
-            ended = events.cancelled(self.event(wanted), now_s)
-            self._write(ended)
-        return ended
+            self._write(events.cancelled(self.event(wanted), now_s))
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:

@@ -40,9 +40,8 @@ class WattHistory:
 
     def forget(self, device: str) -> None:
         """Drop a device that turned out not to be the job's."""
-        self._joules.pop(device, None)
-        self._seconds.pop(device, None)
-        self._until.pop(device, None)
+        for table in (self._joules, self._seconds, self._until):
+            table.pop(device, None)
 
     def _double(self) -> None:
         for table in (self._joules, self._seconds):
