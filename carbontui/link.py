@@ -86,10 +86,8 @@ def whoami() -> str:
     except (KeyError, OSError):
         user = str(os.getuid())
     for descriptor in (0, 2, 1):
-        try:
+        with contextlib.suppress(OSError):
             return f"{user}@{os.ttyname(descriptor).removeprefix('/dev/')}"
-        except OSError:
-            continue
     return f"{user}@{os.environ.get('SSH_CONNECTION', 'script').split(' ')[0]}"
 
 
@@ -224,19 +222,16 @@ class ViewerLink:
                 message = await _read_known(self._reader)
                 if isinstance(message, protocol.Snap | protocol.Delta):
                     await self._news.put(message)
-                elif isinstance(message, protocol.Refused):
-                    self._refused(message)
                 elif not isinstance(message, protocol.Welcome):
-                    future = self._waiting.get(message.id)
-                    if future is not None and not future.done():
+                    future = self._waiting.get(message.id or 0)
+                    if future is None or future.done():
+                        continue
+                    if isinstance(message, protocol.Refused):
+                        future.set_exception(RequestRefused(message.error))
+                    else:
                         future.set_result(message)
         except LinkError as error:
             self._end(error)
-
-    def _refused(self, message: protocol.Refused) -> None:
-        future = self._waiting.get(message.id) if message.id is not None else None
-        if future is not None and not future.done():
-            future.set_exception(RequestRefused(message.error))
 
     def _end(self, error: LinkError) -> None:
         if self._ended is not None:

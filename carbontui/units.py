@@ -104,7 +104,7 @@ def parse_count(text: str) -> int:
 
 
 _WATTS = {"": 1.0, "w": 1.0, "kw": 1e3, "mw": 1e6, "k": 1e3, "m": 1e6}
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*|%)", re.IGNORECASE | re.ASCII)
 
 
 def _amount(text: str, factors: Mapping[str, float], least: float, most: float, form: str) -> float:
@@ -142,10 +142,7 @@ def parse_intensity(text: str) -> float:
 
 def parse_percent(text: str) -> float:
     """Percent of '2%' or '2'. Raises ValueError naming the value and the form."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*%?", text.strip(), re.ASCII)
-    if match is None or not float(match[1]) <= 100:
-        raise ValueError(f"{text[:40]!r} is no percentage; write it like 2%")
-    return float(match[1])
+    return _amount(text, {"": 1.0, "%": 1.0}, 0.0, 100.0, "no percentage; write it like 2%")
 
 
 def parse_embodied(text: str) -> float | Literal["published"]:

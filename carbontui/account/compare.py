@@ -129,9 +129,7 @@ def as_used(row: Elsewhere, work: Work) -> Elsewhere:
 def known(name: str, boards: Iterable[BoardSpec]) -> BoardSpec | None:
     """The board with this driver name or short name; older drivers leave out the maker."""
     wanted = _plain(name)
-    every = list(boards)
-    exact = [board for board in every if wanted in (_plain(board.name), _plain(board.short))]
-    return exact[0] if exact else None
+    return next((board for board in boards if wanted in (_plain(board.name), _plain(board.short))), None)
 
 
 def _plain(name: str) -> str:

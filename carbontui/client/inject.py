@@ -114,9 +114,8 @@ def environment(
         "CARBONTUI_START_STEP": None,
     }
     # without those that a job has set which started this one
-    env = {name: str(value) for name, value in {**base, **ours}.items() if value or name not in ours}
-    env.setdefault("PYTHONUNBUFFERED", "1")
-    return env
+    every = {"PYTHONUNBUFFERED": "1", **base, **ours}
+    return {name: str(value) for name, value in every.items() if value or name not in ours}
 
 
 def as_on_a_terminal(base: Mapping[str, str], columns: int, rows: int) -> Dict[str, str]:
@@ -125,10 +124,5 @@ def as_on_a_terminal(base: Mapping[str, str], columns: int, rows: int) -> Dict[s
     In colour and of the terminal's size, unless `base` says otherwise. Elsewhere (Slurm, cron, a pipe) a program must
     see the same environment as without us.
     """
-    env = dict(base)
-    if "NO_COLOR" not in base:
-        env.setdefault("FORCE_COLOR", "1")
-    env.setdefault("TTY_COMPATIBLE", "1")
-    env.setdefault("COLUMNS", str(columns))
-    env.setdefault("LINES", str(rows))
-    return env
+    color = {} if "NO_COLOR" in base else {"FORCE_COLOR": "1"}
+    return {**color, "TTY_COMPATIBLE": "1", "COLUMNS": str(columns), "LINES": str(rows), **base}

@@ -1,11 +1,8 @@
 """`demo`: a real small training under a plan, against a recorded German day, in about 45 seconds."""
 
-import asyncio
-import contextlib
 import importlib.util
 import sys
 import time
-from pathlib import Path
 
 import click
 from msgspec.structs import replace
@@ -16,7 +13,6 @@ from carbontui.commands.support.command import Finite, refused
 from carbontui.grid import recorded
 from carbontui.job.life import launch
 from carbontui.job.terms import spec as options
-from carbontui.power.agent.handle import read_once
 from carbontui.power.backends.simulated import SimulatedSpec
 from carbontui.power.curves import public
 
@@ -36,9 +32,9 @@ SIMULATED = SimulatedSpec(parked_w=90.0)
 
 def has_boards() -> bool:
     """Whether a real GPU answers an agent: a hung driver must not hang the demo."""
-    with contextlib.suppress(OSError):
-        return bool(asyncio.run(read_once(Path("/"))).devices)
-    return False
+    from carbontui.commands.support import offers
+
+    return bool(offers.readings().devices)
 
 
 def day(name: str, seconds: float, *, real: bool = False, boards: int = 1) -> options.Options:

@@ -199,14 +199,16 @@ def order_stop(job: store.Job, *, now: bool) -> bool:
 def wait_gone(job: store.Job) -> None:
     """Wait until the child has ended and the account is complete; power limits are restored by then."""
     begun = time.monotonic()
-    while time.monotonic() - begun < STOP_WAIT_S:
+
+    def gone() -> bool:
         fresh = store.load(job.dir)
         if fresh is None or not fresh.live:
-            break
+            return True
         if time.monotonic() - begun > ASLEEP_S and proc.stopped(fresh.alive("keeper") or 0):
             raise Failure(f"job {job.id}: accepted, waiting for the monitor process, which is stopped by a signal", 1)
-        time.sleep(0.1)
-    else:
+        return False
+
+    if not proc.awaited(gone, STOP_WAIT_S):
         raise Failure(f"job {job.id} is still running after {STOP_WAIT_S:.0f} s", 1)
     state = (store.load(job.dir) or job).status().state
     click.echo(f"job {job.id} {state}")

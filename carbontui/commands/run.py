@@ -134,7 +134,8 @@ def run(command: tuple[str, ...], name: str | None = None, detach: bool = False,
         if scheduled:
             chosen |= {"scheduler": scheduled.key, "attempt": scheduled.attempt}
         handed = descriptors.handed(command, terminal=bool(given.get("take_input")))
-        once = handed.reads_once and not chosen["requeue"]  # what starts a requeued job again also fills its pipe again
+        # what starts a requeued job again also fills its pipe again
+        once = bool(handed.pipes) and not chosen["requeue"]
         if once and given.get("try_first"):
             raise Failure("--try: the command reads a pipe, which its start could not read again; hand it a file", 2)
         launch.executable(command)

@@ -19,8 +19,7 @@ READONLY = "this connection is read-only (serve --readonly)"
 class ReadOnly:
     """Filters a viewer's input piece by piece: queries pass, anything that could change or steer a job is refused."""
 
-    def __init__(self) -> None:
-        self._rest = b""
+    _rest = b""
 
     def piece(self, data: bytes) -> tuple[bytes, bytes]:
         """(lines for the supervisor, lines back to the viewer)."""

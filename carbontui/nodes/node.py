@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -186,16 +187,13 @@ async def _wire() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
 
 async def _main(options: argparse.Namespace) -> None:
     reader, writer = await _wire()
-    simulated = msgspec.json.decode(options.simulated, type=SimulatedSpec) if options.simulated else None
 
     def log(text: str) -> None:
         if not writer.is_closing():
             writer.write(encode(AgentLine(text)))
 
-    declared = msgspec.json.decode(options.declared, type=DeclaredBoards) if options.declared else None
-    boards = NodeBoards(
-        simulated=simulated, declared=declared, log=log, cwd=Path("/"), job=options.job, monitor=options.monitor
-    )
+    given = {name: getattr(options, name) for name in ("simulated", "declared", "job", "monitor")}
+    boards = NodeBoards(**given, log=log, cwd=Path("/"))
     await NodeAgent(Path(options.socket), boards, (reader, writer)).run()
 
 
@@ -204,8 +202,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="carbontui.nodes.node")
     parser.add_argument("--socket", required=True)
     parser.add_argument("--job", required=True)
-    parser.add_argument("--simulated", help="a SimulatedSpec as JSON")
-    parser.add_argument("--declared", help="DeclaredBoards as JSON")
+    parser.add_argument("--simulated", type=partial(msgspec.json.decode, type=SimulatedSpec), help="as JSON")
+    parser.add_argument("--declared", type=partial(msgspec.json.decode, type=DeclaredBoards), help="as JSON")
     parser.add_argument("--monitor", action="store_true", help="never write a limit")
     options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGHUP):

@@ -48,11 +48,8 @@ def schedules(graph: Graph) -> list[tuple[str, Ints]]:
 def steady(graph: Graph) -> list[tuple[str, Ints]]:
     """Run now, and then each running level throughout, from the first chance on."""
     problem = graph.problem
-    named = [("run now", _from_first_chance(graph, problem.fastest))]
-    for j, level in enumerate(problem.levels):
-        if level.running:
-            named.append((f"constant {level.name}", _from_first_chance(graph, j)))
-    return named
+    running = ((f"constant {level.name}", j) for j, level in enumerate(problem.levels) if level.running)
+    return [(name, _from_first_chance(graph, j)) for name, j in (("run now", problem.fastest), *running)]
 
 
 class Ends(NamedTuple):

@@ -256,8 +256,7 @@ def draw(
         index = column(row.bin_s)
         joules[index] += row.joules * pue
         read[index][row.device] = read[index].get(row.device, 0.0) + row.seconds
-        if grams_of is not None:
-            emitted[index] += units.joules_to_kwh(row.joules * pue) * grams_of(row.bin_s)
+        emitted[index] += _grams(row.bin_s, row.joules * pue, grams_of)
     values: list[list[float]] = [[] for _ in range(columns)]
     for at, value in bins.items():
         if begin <= at < begin + columns * step:

@@ -83,11 +83,9 @@ def _how(story: RunStory) -> str:
 def _stood_still(story: RunStory) -> list[float]:
     """Seconds of each time it stood still: on its way into a pause, in it and on its way out are one; the moment in
     which a start or a switch is decided is none."""
-    found = []
-    for still, group in groupby(story.spans, key=lambda span: span.state in PARKED | {"unloaded", EVENT_HELD}):
-        if still and (seconds := sum(span.end_s - span.start_s for span in group)) >= MOMENT_S:
-            found.append(seconds)
-    return found
+    stretches = groupby(story.spans, key=lambda span: span.state in PARKED | {"unloaded", EVENT_HELD})
+    stood = (sum(span.end_s - span.start_s for span in group) for still, group in stretches if still)
+    return [seconds for seconds in stood if seconds >= MOMENT_S]
 
 
 def _drawn(story: RunStory) -> str:

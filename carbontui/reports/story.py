@@ -343,11 +343,9 @@ def _revisions(db: sqlite3.Connection) -> list[tuple[str, float]]:
     """(text, grams) of every revision booked."""
     found = []
     for (text,) in db.execute("select data from event where kind='revised' order by rowid"):
-        try:
+        with contextlib.suppress(ValueError, KeyError, TypeError):
             facts = json.loads(text)
             found.append((units.printable(str(facts["text"])), float(facts["gco2_g"])))
-        except (ValueError, KeyError, TypeError):
-            continue
     return found
 
 

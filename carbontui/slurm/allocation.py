@@ -53,7 +53,7 @@ class Allocation(NamedTuple):
     comment: str = ""
 
 
-def observe(environment: Mapping[str, str], within_s: float | None = None) -> Allocation | None:
+def observe(environment: Mapping[str, str], within_s: float = commands.ASK_S) -> Allocation | None:
     """None outside a Slurm job. Raises SlurmError, also for a job that Slurm has forgotten."""
     job = environment.get("SLURM_JOB_ID", "")
     if not job.isdigit():
@@ -74,7 +74,7 @@ def fields(shown: str) -> dict[str, str]:
 
 
 def record(
-    environment: Mapping[str, str], *, given_up: Callable[[], bool] | None = None, within_s: float | None = None
+    environment: Mapping[str, str], *, given_up: Callable[[], bool] | None = None, within_s: float = commands.ASK_S
 ) -> dict[str, str]:
     """The fields of this job's own row. Raises SlurmError."""
     job = environment.get("SLURM_JOB_ID", "")

@@ -29,7 +29,7 @@ class SlurmError(RuntimeError):
 def ask(
     *command: str,
     environment: Mapping[str, str] | None = None,
-    within_s: float | None = None,
+    within_s: float = ASK_S,
     given_up: Callable[[], bool] | None = None,
 ) -> str:
     """The standard output of a Slurm command. Raises SlurmError."""
@@ -71,10 +71,9 @@ def _run(
     *,
     environment: Mapping[str, str] | None = None,
     stdin: bytes = b"",
-    within_s: float | None = None,
+    within_s: float = ASK_S,
     given_up: Callable[[], bool] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    within_s = ASK_S if within_s is None else within_s
     try:
         return bounded_command.answer(
             command, within_s=within_s, most_b=ANSWER_B, stdin=stdin, environment=environment, given_up=given_up

@@ -270,12 +270,8 @@ def size(all_nodes: Iterable[NodeState]) -> ClusterSize:
 @functools.lru_cache(maxsize=1024)
 def gpus_of(gres: str) -> int:
     """GPUs named by 'gres:gpu:a100:4', 'gpu:4(S:0-1)', 'gres/gpu=2', ...; 0 for anything else."""
-    count = 0
-    for part in gres.split(","):
-        found = re.match(r"(?:gres[:/])?gpu(?::[^:=(]*[^\d:=(][^:=(]*)?(?:[:=](\d{1,9}))?(?:\(|$)", part.strip())
-        if found:
-            count += int(found[1] or 1)
-    return count
+    form = re.compile(r"(?:gres[:/])?gpu(?::[^:=(]*[^\d:=(][^:=(]*)?(?:[:=](\d{1,9}))?(?:\(|$)")
+    return sum(int(found[1] or 1) for part in gres.split(",") if (found := form.match(part.strip())))
 
 
 @functools.lru_cache(maxsize=1024)

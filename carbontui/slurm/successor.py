@@ -358,10 +358,9 @@ def end(name: str, ended: Callable[[], bool]) -> None:
 
 def _known(environment: Mapping[str, str], given_up: Callable[[], bool] | None = None) -> dict[str, str]:
     """A job's record; {} without an answer."""
-    try:
+    with contextlib.suppress(commands.SlurmError):
         return allocation.record(environment, given_up=given_up)
-    except commands.SlurmError:
-        return {}
+    return {}
 
 
 def withdraw_earlier(environment: Mapping[str, str]) -> str:
@@ -394,12 +393,9 @@ def withdraw(name: str, job: str) -> None:
     """Cancel the successor of `name`: `job`, and whatever else Slurm has as one ('': its id was not answered)."""
     for pause_s in (0.0,) if job else (0.0, WITHDRAWN_S):
         time.sleep(pause_s)
-        try:
-            found = {job, *_after(name)} - {""}
-            if found:
+        with contextlib.suppress(commands.SlurmError):
+            if found := {job, *_after(name)} - {""}:
                 commands.ask("scancel", *sorted(found))
-        except commands.SlurmError:
-            continue
 
 
 def _after(name: str) -> list[str]:

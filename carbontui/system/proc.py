@@ -95,19 +95,17 @@ def machine_id() -> str:
 
 
 def _line(path: str) -> str:
-    try:
+    with contextlib.suppress(OSError):
         return read(path).decode(errors="replace").strip()
-    except OSError:
-        return ""
+    return ""
 
 
 def pid_namespace() -> int:
     """The inode of our pid namespace: only within one does a pid mean the same; 0 if /proc shows another one."""
-    try:
+    with contextlib.suppress(OSError):
         ours = os.readlink("/proc/self") == str(os.getpid())  # noqa: PTH115
         return os.stat("/proc/self/ns/pid").st_ino if ours else 0  # noqa: PTH116
-    except OSError:
-        return 0
+    return 0
 
 
 def is_capable(bit: int) -> bool:
@@ -204,28 +202,25 @@ def cpu_s(pid: int) -> float:
 def open_core_wait(pid: int) -> int | None:
     """A descriptor for `core_wait_s`, opened once for repeated reads: it stays bound to this process even if its pid is
     reused. None if unavailable."""
-    try:
+    with contextlib.suppress(OSError):
         return os.open(f"/proc/{pid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
+    return None
 
 
 def core_wait_s(schedstat: int) -> float | None:
     """Seconds that the main thread of a process was runnable and waited for a core, since its start: the second field
     of /proc/<pid>/schedstat, in nanoseconds (Linux, Documentation/scheduler/sched-stats). None once it has ended.
     """
-    try:
+    with contextlib.suppress(OSError, IndexError, ValueError):
         return int(os.pread(schedstat, 128, 0).split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        return None
+    return None
 
 
 def folder(pid: int) -> str:
     """The working directory of a process; '' if not visible."""
-    try:
+    with contextlib.suppress(OSError):
         return os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115
-    except OSError:
-        return ""
+    return ""
 
 
 def holder(path: str) -> tuple[int, int] | None:

@@ -202,11 +202,10 @@ def pace_row(pace: protocol.UnitEstimate) -> str:
 def estimate_rows(estimate: protocol.Estimate) -> list[tuple[str, str]]:
     """(label, text) for the whole work at full speed: time, energy, CO2 and money, each with its interval."""
 
-    def row(label: str, shown: Callable[[float], str], *values: float | None) -> list[tuple[str, str]]:
-        value, lo, hi = values
-        if value is None:
-            return []
-        return [(label, f"{shown(value)}{_interval(shown, lo, hi)}")]
+    def row(
+        label: str, shown: Callable[[float], str], value: float | None, lo: float | None, hi: float | None
+    ) -> list[tuple[str, str]]:
+        return [] if value is None else [(label, f"{shown(value)}{_interval(shown, lo, hi)}")]
 
     rows = row("time", figures.duration, estimate.work_s, estimate.work_lo_s, estimate.work_hi_s)
     rows += row("energy", figures.kwh, estimate.energy_wall_kwh, estimate.energy_lo_kwh, estimate.energy_hi_kwh)
@@ -305,9 +304,8 @@ def summary(status: protocol.Status, of: Callable[[str], str]) -> list[tuple[str
 class NoticesShown:
     """Which notices are news: each once, those of an allowance once per level."""
 
-    def __init__(self) -> None:
-        self._standing: frozenset[str] = frozenset()
-        self._shown: frozenset[str] = frozenset()
+    _standing: frozenset[str] = frozenset()
+    _shown: frozenset[str] = frozenset()
 
     def news(self, status: Status) -> list[str]:
         keys = status.notice_keys if len(status.notice_keys) == len(status.notices) else status.notices

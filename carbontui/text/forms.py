@@ -53,35 +53,7 @@ def after(word: str, sentence: str) -> str:
     return sentence.removeprefix(f"{word} ").removeprefix(f"{word}: ")
 
 
-PARTS = {
-    "last_counts": "the last step counts",
-    "restoring": "restoring limits",
-    "limits": "what the GPUs said of limits",
-    "grid": "the grid feed",
-    "journal": "the journal",
-    "last_status": "the last status",
-    "accounts": "the accounts",
-    "status": "the status",
-    "site": "the site budget",
-    "rank_message": "reading a rank's message",
-    "command": "a command",
-    "plan_made": "adopting a plan",
-    "curve_measured": "adopting a curve",
-    "calibration": "the calibration",
-    "account_time": "the time of the account",
-    "stored_progress": "the stored progress",
-    "stored_measurements": "the stored measurements",
-    "stored_override": "the stored override",
-    "stored_hours": "the forbidden hours",
-    "stored_state": "the stored state",
-    "stored_boards": "the stored GPUs",
-    "stored_budget": "the stored budget",
-    "stored_unload": "the stored unload result",
-    "stored_try": "the stored try",
-    "stored_allowances": "the stored allowances",
-    "stored_plan": "the stored plan",
-    "stored_account": "the stored account",
-}
+PARTS: Mapping[str, str] = _CATALOGUE["parts"][""]
 """The parts of the supervisor that a fault is confined to, where the code is not the word."""
 
 _OF_TIME: Mapping[str, Callable[[Any, float], str]] = {

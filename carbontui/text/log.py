@@ -63,21 +63,15 @@ def _state(*, state: str, text: str, now_s: float, level_kind: str = "", **_: An
     return led(state_word(state, duty=level_kind == "duty"), text)
 
 
-EVENTS: Table = {
+EVENTS: Table = wordings("events") | {
     "event_override": _override,
-    "event_override_over": "the {mode} of {by} is over",
     "event_budget": _budget,
-    "event_hours": "{by}: {text}",
     "event_stop": lambda *, by, now_s, now=False: f"{by} stopped it{' now' if now else ''}",
     "event_state": _state,
     "event_plan": _plan,
     "event_calibration": lambda *, now_s, action="", text="", **_: " ".join(
         filter(None, ("calibration", action, text))
     ),
-    "event_clock": "the clock was set, or the machine slept: {jump_s:shift}",
-    "event_revised": lambda *, text, now_s, **_: f"the grid's values were revised: {text}",
-    "event_journal_lost": lambda *, text, now_s, **_: str(text),
-    "event_tried": "{text}",
     "event_end": _end,
 }
 SAID = "said"

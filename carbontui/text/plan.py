@@ -6,7 +6,7 @@ from typing import Any
 from carbontui import units
 from carbontui.protocol import Certificate, FrontierPoint, PlanView, Previewed
 from carbontui.text import figures
-from carbontui.text.forms import Table, until
+from carbontui.text.forms import Table, until, wordings
 
 Stretches = Sequence[tuple[str, bool, float]]
 """(level, whether it stands still, when it ends) in order."""
@@ -165,19 +165,13 @@ def proof(gap: float) -> str:
     return f"at most {figures.percent(gap, 2)} above the optimum of its forecast"
 
 
-PLAN: Table = {
+PLAN: Table = wordings("plan") | {
     "plan_explained": explained,
     "plan_since": since,
     "plan_late": late,
     "plan_forbidden": forbidden,
     "plan_overridden": overridden,
-    "plan_scarce": "Other jobs need watts of the site budget as well between {begin_s:clock} and {end_s:clock}: "
-    "reported grams exclude what that costs them; the certificate is for the plan with it.",
-    "plan_moved": "The grid: {moved}.",
-    "curve_simulated": "Limits and speeds under caps are simulated, from public measurements (Zeus, NSDI 2023).",
     "curve_assumed": curve_assumed,
-    "unreachable_after": "paused beyond {at_s:clock} the budget becomes unreachable",
-    "unreachable": "this pause makes the budget unreachable",
 }
 """By the code of a `protocol.Statement`."""
 

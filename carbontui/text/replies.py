@@ -22,10 +22,6 @@ REFUSALS: Table = wordings("refusals") | {
 }
 
 
-def _curve(*, curve: Any, now_s: float) -> str:
-    return "\n".join(curve_lines(curve))
-
-
 def curve_lines(curve: Any) -> list[str]:
     """A speed curve (`power.curves.curve.Curve`), one line per level."""
     rate = f"{curve.rate_steps_per_s:.3g} steps/s at full speed" if curve.rate_steps_per_s else "not measured here"
@@ -77,6 +73,6 @@ def _ordered(*, said: str, force: str, stored: bool, now_s: float) -> str:
 REPLIES: Table = wordings("replies") | {
     "ordered": _ordered,
     "budget_set": _budget_set,
-    "curve": _curve,
+    "curve": lambda *, curve, now_s: "\n".join(curve_lines(curve)),
     "can_pause": _can_pause,
 }

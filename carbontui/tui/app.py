@@ -104,10 +104,6 @@ class CarbonApp(App[str | None]):
             return  # Textual drops this update and repaints later: it never reaches the terminal
         super()._display(screen, self._terminal.changes(renderable, self.console))
 
-    async def on_prompt_answered(self, message: Any) -> None:
-        """A question has its answer; its page waits for nothing else."""
-        await message.prompt.close(message.value)
-
     def tell_terminal(self, sequence: str, *, bell: bool) -> None:
         """Write an escape sequence outside the screen's drawing, and ring the bell if it is urgent."""
         if self._driver is not None and not self.is_headless:

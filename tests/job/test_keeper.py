@@ -152,9 +152,7 @@ def test_supervisors_that_soon_fall_silent_are_counted_for_their_successor(tmp_p
         return real(["sleep", "60"])
 
     with selectors.DefaultSelector() as selector:
-        one = watch.SupervisorHandle(
-            str(tmp_path), {}, selector, lambda _: None, take=lambda _: None, changed=lambda: None
-        )
+        one = watch.SupervisorHandle(str(tmp_path), selector, lambda _: None, take=lambda _: None, changed=lambda: None)
         monkeypatch.setattr(watch.subprocess, "Popen", started)
         for _ in range(4):
             one.due = 0.0
@@ -168,9 +166,7 @@ def test_a_supervisor_may_be_slow_to_its_first_word_but_not_for_ever(tmp_path, m
     real = subprocess.Popen
     monkeypatch.setattr(watch.subprocess, "Popen", lambda *_, **__: real(["sleep", "60"]))
     with selectors.DefaultSelector() as selector:
-        one = watch.SupervisorHandle(
-            str(tmp_path), {}, selector, lambda _: None, take=lambda _: None, changed=lambda: None
-        )
+        one = watch.SupervisorHandle(str(tmp_path), selector, lambda _: None, take=lambda _: None, changed=lambda: None)
         for longest_s in (30, 60, 120):  # its successor, twice as long: else a slow machine would never have one
             one.due = 0.0
             one.tick(time.monotonic(), wanted=True)

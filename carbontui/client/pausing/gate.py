@@ -74,7 +74,8 @@ class Gate:
         self._held_since: Optional[float] = None
         self.saving = False
         """The checkpoint functions run, for an unload or because the process is to end."""
-        self._new_peer = True
+        self.new_peer = True
+        """Just connected: the present state is sent again."""
 
     # --- the training thread ---------------------------------------------------------------------------------
 
@@ -170,10 +171,6 @@ class Gate:
 
     # --- the link thread --------------------------------------------------------------------------------------
 
-    def welcomed(self) -> None:
-        """Connected: the present state is sent again."""
-        self._new_peer = True
-
     def accept(self, want: DesiredLine) -> None:
         """A want has arrived."""
         with self.cond:
@@ -184,9 +181,9 @@ class Gate:
                 self.authority.duty = self.authority.duty or holding.Duty()
             changed = self.authority.accept(want, self.clock())
             self.seen_gen = want.want_gen
-            if self._new_peer and want.asked == self.acked:
+            if self.new_peer and want.asked == self.acked:
                 self.on_ack(want.want_gen, self.step_total())  # was sent to another supervisor, or never arrived
-            self._new_peer = False
+            self.new_peer = False
             if changed:
                 self.counter.arm(0)  # even a plain run: it is acknowledged at the next boundary
                 self.cond.notify_all()

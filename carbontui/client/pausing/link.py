@@ -352,7 +352,7 @@ class Link:
             if self._left_at is not None and self._left is not None:
                 marker.remove(self._left_at)
                 self._left = None
-            self.gate.welcomed()
+            self.gate.new_peer = True
         elif isinstance(message, wire.ReadingLine):
             reporter.read(*message)
             self._changed = True

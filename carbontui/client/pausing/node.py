@@ -6,6 +6,7 @@ The socket has an abstract name, which ends with its process; whoever binds it f
 system, a hub that does not answer) a rank opens a connection of its own.
 """
 
+import contextlib
 import json
 import os
 import selectors
@@ -80,10 +81,8 @@ class NodeStore:
 
     def wake(self, *_: Any) -> None:
         """End a wait; from another thread."""
-        try:
+        with contextlib.suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
 
     def _ask(self, *words: Any) -> Any:
         try:
@@ -183,10 +182,8 @@ class Hub:
 
     def _answered(self) -> bool:
         """Answer the ranks whose keys are there, or whose time is over; whether there were any."""
-        known: Dict[str, Optional[str]] = {}
-        for key, _ in list(self.waits.values()):
-            if key not in known:
-                known[key] = self.store.get(key)
+        keys = dict.fromkeys(key for key, _ in self.waits.values())
+        known = {key: self.store.get(key) for key in keys}
         now, some = time.monotonic(), False
         for connection, (key, due) in list(self.waits.items()):
             if known[key] is not None or (due is not None and now >= due):
@@ -231,12 +228,10 @@ def joined(rank: int, opener: Callable[[], Store], nap_most_s: float = 0.05) -> 
 def knocked(name: str) -> Optional[socket.socket]:
     """A connection to this node's hub; None while nobody of ours answers."""
     connection = socket.socket(socket.AF_UNIX)
-    try:
+    with contextlib.suppress(OSError):
         connection.connect(name)
         if ours(connection):
             return connection
-    except OSError:
-        pass
     connection.close()
     return None
 

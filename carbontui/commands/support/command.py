@@ -198,15 +198,21 @@ def whole_help(ctx: click.Context, args: list[str]) -> list[str]:
     return [one for one in ours if one != "--all"]
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 boundary_option = click.option(
     "--boundary",
     type=click.Choice(boundary.KINDS),
     help="Whether idle counts: held (reserved: yes), always-on (on anyway: no), given-back (released).",
 )
 
-_OPTIONS = (
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _adding(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """A decorator that adds these options to a command, in this order."""
+    return lambda command: functools.reduce(lambda made, option: option(made), reversed(options), command)
+
+
+overrides = _adding(
     click.option("--intensity", help="Your own carbon intensity at all hours, gCO2/kWh."),
     click.option("--price-per-kwh", help="A flat electricity price, where no source gives one."),
     click.option("--gpu", metavar="NAME", help="Name of the GPU, if its power cannot be read: its TDP is used."),
@@ -217,13 +223,7 @@ _OPTIONS = (
     click.option("--host-w", help="Watts besides GPU, CPU and memory (default: measured, or a typical)."),
     boundary_option,
 )
-
-
-def overrides(command: F) -> F:
-    """Add the options to a command, which takes them as keywords and hands them to `run_values.settings_for`."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+"""Options of a command that takes them as keywords and hands them to `run_values.settings_for`."""
 
 
 patience_option = click.option(
@@ -250,13 +250,10 @@ weight_option = click.option(
 )
 
 
-def assumptions(command: F) -> F:
-    """Add the options for what counts of an assumed machine."""
-    watts = WithUnit(units.parse_idle_power)
-    for option in (
-        click.option("--idle-w", type=watts, help="Watts of the GPU without a process (default: a tenth)."),
-        click.option("--host-w", type=watts, help="Watts of the machine besides the GPU (default 0)."),
-        boundary_option,
-    ):
-        command = option(command)
-    return command
+_idle = WithUnit(units.parse_idle_power)
+assumptions = _adding(
+    boundary_option,
+    click.option("--host-w", type=_idle, help="Watts of the machine besides the GPU (default 0)."),
+    click.option("--idle-w", type=_idle, help="Watts of the GPU without a process (default: a tenth)."),
+)
+"""Options for what counts of an assumed machine."""

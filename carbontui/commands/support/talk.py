@@ -1,5 +1,6 @@
 """Shared by every verb that talks to a job: finding it, asking its supervisor, retrying while one is respawned."""
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -147,13 +148,11 @@ def warn_lost(job: store.Job) -> None:
 def live_status(job: store.Job) -> protocol.Status:
     """Sampled now if the supervisor answers at once, else from the last snapshot."""
     if not job.foreign and job.live:
-        try:
+        with contextlib.suppress(link.LinkError):
             answer = link.ask(job.socket, protocol.StatusAsk(1), 1.5)
             if isinstance(answer, protocol.StatusAnswer):
                 now = read_here(answer.status, units.from_iso(answer.status.measured_at))
                 return msgspec.structs.replace(now, owner=job.owner)
-        except link.LinkError:
-            pass
     return job.status()
 
 

@@ -14,7 +14,7 @@ from carbontui.job.files.runlog import last_lines
 from carbontui.job.life import launch
 from carbontui.job.life.foreground import exit_code
 from carbontui.job.terms import spec as options
-from carbontui.system import streams
+from carbontui.system import proc, streams
 from carbontui.text import figures, situation
 from carbontui.text.account import HELD
 from carbontui.tui.model.loglines import LogLines, text_of
@@ -29,9 +29,8 @@ HELD_TELL_S = 5.0
 class Held:
     """Says every few seconds that a try or an estimate is held, and by what: it would look like a slow training."""
 
-    def __init__(self) -> None:
-        self._since_s: float | None = None
-        self._shown_s = 0.0
+    _since_s: float | None = None
+    _shown_s = 0.0
 
     def observe(self, status: protocol.Status) -> None:
         now_s = time.monotonic()
@@ -74,9 +73,8 @@ def follow_try(directory: Path) -> None:
         for line in () if stopped else [*tail(job.log), *(tail(job.err) if job.err else ())]:
             click.echo(line, err=True)
         code = exit_code(job)
-        due = time.monotonic() + SHOWN_EVERY_S
-        while (store.load(directory) or job).live and time.monotonic() < due:
-            time.sleep(TRY_POLL_S)  # its name is free once its keeper has left
+        # its name is free once its keeper has left
+        proc.awaited(lambda: (known := store.load(directory)) is None or not known.live, SHOWN_EVERY_S)
         how = "was stopped" if stopped else f"ended with exit code {code}"
         click.echo(f"carbontui: it {how} during the trial; the job is over", err=True)
         sys.exit(code)

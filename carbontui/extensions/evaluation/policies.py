@@ -193,8 +193,7 @@ def best_constant(case: Case) -> tuple[int, ...]:
 def window(case: Case, known: Knowledge, name: str = "best window") -> tuple[int, ...]:
     """The best start by the forecast at the beginning; runs without a break from there."""
     expected, _ = known.expected(case.problem, case.edges)
-    found = [b for b in baselines(expected) if b.name == name and b.feasible]
-    return found[0].levels if found else ()
+    return next((b.levels for b in baselines(expected) if b.name == name and b.feasible), ())
 
 
 def by_quantiles(grid: Grid, resume: float, suspend: float | None) -> Policy:

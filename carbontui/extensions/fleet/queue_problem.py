@@ -206,8 +206,7 @@ class QueueProblem(NamedTuple):
 
     def price_g_per_kwh(self, plan: FleetPlan) -> list[float]:
         """Shadow price of the budget per slot: the cost of a kWh on top of its own CO2."""
-        prices: list[float] = (plan.prices.watt * J_PER_KWH / self.slot_s).tolist()
-        return prices
+        return [float(price) for price in plan.prices.watt * J_PER_KWH / self.slot_s]
 
 
 def watts(job: QueuedJob, assumed: Assumed) -> float:

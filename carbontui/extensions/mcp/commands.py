@@ -43,32 +43,30 @@ def server(root: click.Command, allow_write: bool) -> Any:
     from mcp import MCPError
     from mcp.server import Server
 
-    offered = [tool for tool in tools.TOOLS if allow_write or not tool.writes]
+    offered = [
+        types.Tool(
+            name=tool.name,
+            description=tool.about,
+            input_schema=tool.schema(),
+            annotations=types.ToolAnnotations(read_only_hint=not tool.writes, destructive_hint=False),
+        )
+        for tool in tools.TOOLS
+        if allow_write or not tool.writes
+    ]
+    pages = [
+        types.Resource(uri=f"carbontui://docs/{name}", name=name, description=about, mime_type="text/markdown")
+        for name, (_, about) in PAGES.items()
+    ]
 
     async def list_tools(_context: Any, _params: Any) -> Any:
-        return types.ListToolsResult(
-            tools=[
-                types.Tool(
-                    name=tool.name,
-                    description=tool.about,
-                    input_schema=tool.schema(),
-                    annotations=types.ToolAnnotations(read_only_hint=not tool.writes, destructive_hint=False),
-                )
-                for tool in offered
-            ]
-        )
+        return types.ListToolsResult(tools=offered)
 
     async def call_tool(_context: Any, params: Any) -> Any:
         text, done = await asyncio.to_thread(tools.call, root, params.name, params.arguments, allow_write=allow_write)
         return types.CallToolResult(content=[types.TextContent(text=text)], is_error=not done)
 
     async def list_resources(_context: Any, _params: Any) -> Any:
-        return types.ListResourcesResult(
-            resources=[
-                types.Resource(uri=f"carbontui://docs/{name}", name=name, description=about, mime_type="text/markdown")
-                for name, (_, about) in PAGES.items()
-            ]
-        )
+        return types.ListResourcesResult(resources=pages)
 
     async def read_resource(_context: Any, params: Any) -> Any:
         file, _ = PAGES.get(str(params.uri).removeprefix("carbontui://docs/"), ("", ""))

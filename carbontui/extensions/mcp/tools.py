@@ -150,6 +150,10 @@ def _cap(_: click.Command, given: CapOrder) -> str:
     return _order(given.job, "cap", {"value_w": given.watts, **_ends(given.lasting)})
 
 
+def _resume(_: click.Command, given: OfJob) -> str:
+    return _order(given.job, "resume", {})
+
+
 def _budget(_: click.Command, given: OfBudget) -> str:
     """A deadline is the end of such an order. Budgets of CO2, energy or money may stop a job: they are a person's."""
     if allowance.is_amount(given.budget):
@@ -181,13 +185,7 @@ TOOLS = (
     AgentTool("pause", "Hold the training at its next step, for a while.", Timed, _timed("pause"), True),
     AgentTool("boost", "Run at full speed, for a while.", Timed, _timed("boost"), True),
     AgentTool("cap", "Cap every GPU of the job, for a while.", CapOrder, _cap, True),
-    AgentTool(
-        "resume",
-        "End your own override: back to the plan.",
-        OfJob,
-        lambda _, given: _order(given.job, "resume", {}),
-        True,
-    ),
+    AgentTool("resume", "End your own override: back to the plan.", OfJob, _resume, True),
     AgentTool("budget", "Change by when the job is to be done.", OfBudget, _budget, True),
 )
 

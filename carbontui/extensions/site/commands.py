@@ -18,6 +18,7 @@ from carbontui.extensions.site.sharing import RAMP_W_PER_S, SiteBudget
 from carbontui.headroom import TOLERANCE_W, Claim
 from carbontui.job.files import store
 from carbontui.job.terms import budget as budgets
+from carbontui.system import proc
 from carbontui.text import figures
 
 FILE_MOST_B = 65536
@@ -86,13 +87,11 @@ def _take(ledger: Ledger, file: str, now: float) -> None:
     with refused(f"{file}: ", (EventError, OSError)), click.open_file(file, "rb") as opened:
         ledger.add(events.parse(opened.read(FILE_MOST_B), now, link.whoami()))
     live = {job.id for job in store.jobs() if not job.foreign and job.alive("supervisor")}
-    due = time.monotonic() + CLAIMS_S
-    while time.monotonic() < due and not _answered(ledger, live):
-        time.sleep(0.1)
 
+    def answered() -> bool:
+        return live <= {claim.job for claim in ledger.claims(time.monotonic()) if claim.promised_w is not None}
 
-def _answered(ledger: Ledger, live: set[str]) -> bool:
-    return live <= {claim.job for claim in ledger.claims(time.monotonic()) if claim.promised_w is not None}
+    proc.awaited(answered, CLAIMS_S)
 
 
 def _receipt(ledger: Ledger, wanted: str, now: float, *, as_json: bool) -> None:

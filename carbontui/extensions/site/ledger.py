@@ -171,18 +171,19 @@ class Ledger:
                 raise EventError(f"it overlaps with {other.id} ({span}): carbontui site --cancel {other.id}")
             self._write(event)
 
-    def cancel(self, wanted: str, now_s: float) -> GridEvent:
+    def cancel(self, wanted: str, now_s: float) -> None:
         """End an event now. Raises EventError, LedgerError."""
         with self._changing():
-            ended = events.cancelled(self.event(wanted), now_s)
-            self._write(ended)
-        return ended
+            self._write(events.cancelled(self.event(wanted), now_s))
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
         try:
             paths.private_dir(self.directory)
-            with self._locked():
+            # a process stopped while holding it must not block all others
+            if (fd := life.locked(self.directory / "lock", LOCK_S)) is None:
+                raise LedgerError(f"the site's ledger has been locked by another process for {LOCK_S:g} s")
+            with os.fdopen(fd):  # closed, it is free
                 yield
         except OSError as error:
             why = f"{self.directory} cannot hold the site's ledger ({error.strerror or error})"
@@ -269,16 +270,6 @@ class Ledger:
 
     def _file(self, job: str) -> Path:
         return self.directory / f"{job}.claim"
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        # a process stopped while holding it must not block all others
-        if (fd := life.locked(self.directory / "lock", LOCK_S)) is None:
-            raise LedgerError(f"the site's ledger has been locked by another process for {LOCK_S:g} s")
-        try:
-            yield
-        finally:
-            os.close(fd)
 
 
 def _read_private(path: Path) -> bytes:

@@ -148,11 +148,8 @@ class WattTime(Provider):
     window_s: ClassVar[float] = 300.0
     limits: ClassVar[str] = "marginal signal; other regions need a paid plan"
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._token: tuple[float, str] | None = None
-
     zones = REGIONS
+    _token: tuple[float, str] | None = None
 
     async def ask(self, zone: str, start_s: float, end_s: float, now_s: float, kind: Kind) -> Iterator[clean.Raw]:
         if kind == "actual":

@@ -78,14 +78,10 @@ def whole(path: Path, status: protocol.Status, columns: int) -> protocol.History
 
 def events(path: Path, since_s: float, most: int, plans: bool) -> tuple[protocol.Event, ...]:
     """The journal's events of interest to users, oldest first. Raises HistoryError."""
-    found: list[protocol.Event] = []
     with _opened(path) as db:
         rows = db.execute("select at, kind, data from event where at >= ? order by rowid desc", (since_s,))
-        for at, kind, data in rows:
-            if len(found) == most:
-                break
-            if (plans or kind != "plan") and (one := statements.event_line(at, kind, untrusted.decode(data, dict))):
-                found.append(one)
+        wanted = ((at, kind, untrusted.decode(data, dict)) for at, kind, data in rows if plans or kind != "plan")
+        found = [*itertools.islice(filter(None, itertools.starmap(statements.event_line, wanted)), most)]
     return tuple(reversed(found))
 
 

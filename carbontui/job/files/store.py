@@ -288,10 +288,9 @@ def _rebuilt(directory: Path) -> Job | None:
 
 def names() -> list[str]:
     """Names of the job directories, unread: for callers that poll often and read each job only once."""
-    try:
+    with contextlib.suppress(OSError):
         return [entry.name for entry in paths.jobs_dir().iterdir() if entry.is_dir()]
-    except OSError:
-        return []
+    return []
 
 
 def named(name: str) -> Job | None:

@@ -39,9 +39,7 @@ class PermitHandle:
         if known == places.UNREADABLE:
             log(f"{places.NAME} is damaged: nothing is started, for another machine may have the job")
         self._last_word = time.monotonic()
-        self.helper = SupervisorHandle(
-            directory, dict(os.environ), selector, log, take=self._take, changed=lambda: None, module=HELPER
-        )
+        self.helper = SupervisorHandle(directory, selector, log, take=self._take, changed=lambda: None, module=HELPER)
 
     @property
     def may_start(self) -> bool:

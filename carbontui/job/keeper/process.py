@@ -58,9 +58,7 @@ class Keeper:
         self.wait = resuming.StartHold(resuming.first_hold(self.marker, again.get("state"), FIRST_HOLD_S, hold=hold))
         self.started_mono = 0.0
         self.rest = resuming.Rest()
-        self.supervisor = SupervisorHandle(
-            self.dir, dict(os.environ), self.selector, log, take=self.take_order, changed=self.publish
-        )
+        self.supervisor = SupervisorHandle(self.dir, self.selector, log, take=self.take_order, changed=self.publish)
         self.stop_socket = StopSocket(spec["door"], self.selector, log, apply_order=self.apply_order, facts=self.facts)
         self.freezer = Freezer(log, self.publish)
         self.relay = signals.SignalRelay(self.deliver)

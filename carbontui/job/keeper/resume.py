@@ -123,11 +123,10 @@ def not_before(marker: str) -> float | None:
     if not facts:
         return None
     whole, dot, rest = str(facts.get("not_before")).removesuffix("Z").partition(".")
-    try:
+    with contextlib.suppress(ValueError):
         moment = time.strptime(whole, "%Y-%m-%dT%H:%M:%S")
         return calendar.timegm(moment) + float(f"0{dot}{rest}")
-    except ValueError:
-        return 0.0
+    return 0.0
 
 
 def left(marker: str, until: float) -> bool:
@@ -251,10 +250,9 @@ class StartHold:
 class Rest:
     """Back-off for a child that unloads right after every start."""
 
-    def __init__(self) -> None:
-        self._short_lives = 0
-        self.until = 0.0
-        """Monotonic time before which it is not started again."""
+    _short_lives = 0
+    until = 0.0
+    """Monotonic time before which it is not started again."""
 
     def after(self, started: float, now: float) -> str:
         """Record an unload (both times monotonic); returns the log line for its delay, '' without one."""

@@ -57,7 +57,6 @@ class SupervisorHandle:
     def __init__(
         self,
         job_dir: str,
-        environment: dict[str, str],
         selector: selectors.BaseSelector,
         log: Callable[[str], None],
         *,
@@ -66,7 +65,6 @@ class SupervisorHandle:
         module: str = "carbontui.job.supervisor",
     ) -> None:
         self._dir = job_dir
-        self._environment = environment
         self._selector = selector
         self._log = log
         self._take = take
@@ -132,7 +130,7 @@ class SupervisorHandle:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", self._module, self._dir, "--fd", str(theirs.fileno())],
                 cwd=self._dir,
-                env=self._environment | {"CARBONTUI_SILENT_DEATHS": str(self._in_doubt)},
+                env={**os.environ, "CARBONTUI_SILENT_DEATHS": str(self._in_doubt)},
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
@@ -193,7 +191,7 @@ class SupervisorHandle:
         short = lived_s < SHORT_LIFE_S and self._deaths > 0
         self._backoff_s = min(BACKOFF_MAX_S, max(0.5, self._backoff_s * 2)) if short else 0.0
         self._deaths += 1
-        if self._environment.get("CARBONTUI_NO_RESPAWN") == "1":
+        if os.environ.get("CARBONTUI_NO_RESPAWN") == "1":
             self.due = None
             self._log(f"CARBONTUI_NO_RESPAWN=1: no new {self._name}")
         else:

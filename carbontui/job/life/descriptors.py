@@ -21,14 +21,9 @@ class Handed(NamedTuple):
     """A file on stdin: where it is opened again, from byte `begin` on."""
     begin: int = 0
     pipes: tuple[int, ...] = ()
-    """Pipes among them that the command is to read: once."""
+    """Pipes among them that the command is to read: once, a later start cannot read them again."""
     terminal: tuple[int, int] | None = None
     """Rows and columns of the terminal on stdin: the command gets one of its own of that size, at end of file."""
-
-    @property
-    def reads_once(self) -> bool:
-        """What it was handed cannot be read again by a later start of the command."""
-        return bool(self.pipes)
 
     def spec(self, stdin: int | None) -> dict[str, Any]:
         """The keeper's part; `stdin`: the number under which it gets standard input."""

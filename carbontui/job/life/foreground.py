@@ -93,14 +93,14 @@ class Copy:
     """One of the command's output files, copied to a descriptor of ours as it grows."""
 
     def __init__(self, path: str, out: int, *, from_end: bool) -> None:
-        self._path, self._out, self._file = Path(path), out, None
+        self._path, self._out = Path(path), out
         copied = early.begun.copied[out - 1] if early.begun else 0
         self._begin = self._path.stat().st_size if from_end and self._path.exists() else copied
-        self.unread = False
-        """Nobody reads what is copied any more."""
-        self.within_a_line = False
 
-    _file: BinaryIO | None
+    _file: BinaryIO | None = None
+    unread = False
+    """Nobody reads what is copied any more."""
+    within_a_line = False
 
     def more(self) -> bool:
         """Copy what there is; whether there was anything."""

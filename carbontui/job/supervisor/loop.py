@@ -309,7 +309,7 @@ class Supervisor:
     def _show(self, inputs: Inputs, *, shown: bool, changed: bool) -> None:
         """Show the current state to viewers; a change of state reaches all of them, and the disk, at once."""
         told = self.snapshots.describe(self.door.state, inputs) if shown else None
-        self.requests.show(told)
+        self.requests.status = told
         self.server.show(everyone=changed)
         if changed and told is not None:
             self.snapshots.write(told)

@@ -25,18 +25,17 @@ BoardPids = tuple[int, ...] | None
 class JobBoards:
     """The boards of one job, resolved with each wish from its supervisor."""
 
-    def __init__(self) -> None:
-        self.uuids: tuple[str, ...] = ()
-        self.certain = True
-        """The script named them, the environment left no doubt, or the driver shows a process of the job on each."""
-        self.by_process = False
-        """The boards are those with a process of the job."""
-        self.seeking = False
-        """The job has started and none of its processes has been seen on a board yet."""
-        self.visible: tuple[str, ...] = ()
-        """The boards that may be the job's."""
-        self._visible: tuple[str, ...] = ()
-        self._since_s: float | None = None
+    uuids: tuple[str, ...] = ()
+    certain = True
+    """The script named them, the environment left no doubt, or the driver shows a process of the job on each."""
+    by_process = False
+    """The boards are those with a process of the job."""
+    seeking = False
+    """The job has started and none of its processes has been seen on a board yet."""
+    visible: tuple[str, ...] = ()
+    """The boards that may be the job's."""
+    _visible: tuple[str, ...] = ()
+    _since_s: float | None = None
 
     def given(self, uuids: tuple[str, ...]) -> None:
         """The script has named its boards; or all are used, without a job or simulated."""

@@ -5,7 +5,7 @@ import socket
 import time
 
 from carbontui.power.backends import base
-from carbontui.power.backends.base import Backend, DeviceError
+from carbontui.power.backends.base import DeviceError
 from carbontui.power.backends.several import Several
 from carbontui.power.capd import wire
 
@@ -19,14 +19,12 @@ SEEK_S = 10.0
 class CapdBackend(Several):
     """Reads from the drivers; writes to them, or through capd once they have refused."""
 
-    def __init__(self, *families: Backend) -> None:
-        super().__init__(*families)
-        self.through_capd = False
-        """The driver refuses our writes and capd accepts them."""
-        self._away = False
-        self._link: socket.socket | None = None
-        self._beat_at = self._sought_at = 0.0
-        self._service: str | None = None
+    through_capd = False
+    """The driver refuses our writes and capd accepts them."""
+    _away = False
+    _link: socket.socket | None = None
+    _beat_at = _sought_at = 0.0
+    _service: str | None = None
 
     @property
     def through(self) -> str:

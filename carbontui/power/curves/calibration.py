@@ -233,13 +233,10 @@ class Calibration:
             self._refused = spec.why_not_cap or "limits cannot be set here"
             return
         drawn = self._visits[0].power_w / spec.gpus
-        caps: list[float] = []
         for share in SHARES:
             cap = float(max(round(share * drawn), math.ceil(spec.limit_min_w)))
-            if cap < min(drawn, spec.limit_found_w) * 0.97 and cap not in caps:
-                caps.append(cap)
-        for cap in caps:
-            self._todo += [cap, None]
+            if cap < min(drawn, spec.limit_found_w) * 0.97 and cap not in self._todo:
+                self._todo += [cap, None]
 
     # --- parked -----------------------------------------------------------------------------------------------
 

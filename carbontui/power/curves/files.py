@@ -25,10 +25,8 @@ def fingerprint(argv: Sequence[str], cwd: Path) -> str:
     for word in argv:
         digest.update(os.fsencode(Path(word).name if word.startswith("/") else word) + b"\0")
         if word.endswith(".py"):
-            try:
+            with contextlib.suppress(OSError):
                 digest.update((cwd / word).read_bytes())
-            except OSError:
-                continue
     return digest.hexdigest()[:16]
 
 

@@ -135,10 +135,9 @@ class LeaseStore:
         return [path.stem for path in self._files("*.json")]
 
     def _files(self, pattern: str) -> list[Path]:
-        try:
+        with contextlib.suppress(OSError):
             return sorted(self.directory.glob(pattern)) if self.directory.lstat().st_uid == os.getuid() else []
-        except OSError:
-            return []
+        return []
 
     def note(self, uuid: str, kind: Literal["low", "refused"], data: bytes | None) -> None:
         """Record, or clear, what is known of a GPU without a lease: its low limit, or with which code the driver has
@@ -162,12 +161,11 @@ class LeaseStore:
     def refused(self, uuid: str) -> int | None:
         """The code of a refusal a short while ago, in this boot: permissions may change."""
         path = self.directory / f"{uuid}.refused"
-        try:
+        with contextlib.suppress(OSError, ValueError):
             code, boot = path.read_text().split()
             recent = abs(time.time() - path.stat().st_mtime) < REFUSED_S
             return int(code) if recent and boot == proc.boot_id() else None
-        except (OSError, ValueError):
-            return None
+        return None
 
     def all(self) -> list[LeaseRecord]:
         return [lease for uuid in self.uuids() if (lease := self.read(uuid)) is not None]
@@ -337,9 +335,7 @@ class BoardLease:
 
     def write(self, before_mw: int, ours_mw: tuple[int, ...], clocks_mhz: int | None = None) -> None:
         """Record on disk which limits may be in force from now on. Raises OSError; then nothing may be set."""
-        epoch = 1
-        if self.record is not None:
-            epoch = self.record.epoch + self.inherited()
+        epoch = 1 if self.record is None else self.record.epoch + self.inherited()
         pid, parent = os.getpid(), os.getppid()
         owner_start = proc.start_time(parent) if parent > 1 else None
         lease = LeaseRecord(

@@ -239,7 +239,6 @@ class Host:
 
 
 def _memory_b() -> int:
-    try:
+    with contextlib.suppress(ValueError, OSError):
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return 0
+    return 0

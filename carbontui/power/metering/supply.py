@@ -7,6 +7,7 @@ else can ask it (Redfish, a metered PDU) is a command of the user's that prints 
 compared.
 """
 
+import contextlib
 import os
 import re
 import shlex
@@ -39,12 +40,10 @@ IPMI_S, IPMI_WITHIN_S = 15.0, 10.0
 def acpi_meter(root: Path) -> Path | None:
     """The file of an ACPI power meter; None without one."""
     for folder in sorted(root.glob("hwmon*")):
-        try:
+        with contextlib.suppress(OSError, ValueError, StopIteration):
             if (folder / "name").read_text().strip() == "power_meter":
                 names = (folder / "power1_average", folder / "power1_input")
                 return next(file for file in names if file.exists() and int(file.read_text()) > 0)
-        except (OSError, ValueError, StopIteration):
-            continue
     return None
 
 
@@ -62,11 +61,9 @@ def boards_present(root: Path = PCI) -> int:
     container too."""
     count = 0
     for folder in root.glob("*"):
-        try:
+        with contextlib.suppress(OSError):
             vendor, kind = ((folder / name).read_text().strip() for name in ("vendor", "class"))
-        except OSError:
-            continue
-        count += any(vendor == maker and kind.startswith(of) for maker, of in ACCELERATORS)
+            count += any(vendor == maker and kind.startswith(of) for maker, of in ACCELERATORS)
     return count
 
 

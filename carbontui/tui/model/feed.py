@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -89,28 +90,24 @@ class LogPiece(Struct, frozen=True):
 News = ViewState | Connection | LogPiece | PastLevels
 
 
+@dataclass(eq=False)
 class JobFeed:
-    """One job's updates. `run()` until cancelled; `request()` for everything that has an answer."""
+    """One job's updates. `run()` until cancelled; `request()` for everything that has an answer.
 
-    def __init__(
-        self,
-        socket: Path,
-        post: Callable[[News], object],
-        read_log: ReadLog | None = None,
-        whole_run: WholeRun | None = None,
-        *,
-        away: Callable[[], str] = str,
-        with_log: bool = True,
-    ) -> None:
-        """`read_log` and `whole_run` read the files of a finished job, which has no supervisor any more; `away` as of
-        the target. `with_log` False: its output is not read."""
-        self.socket = socket
-        self._post = post
-        self.read_log = read_log
-        self._whole_run = whole_run
-        self._away = away
+    `read_log` and `whole_run` read the files of a finished job, which has no supervisor any more; `away` as of the
+    target. `with_log` False: its output is not read.
+    """
+
+    socket: Path
+    post: Callable[[News], object]
+    read_log: ReadLog | None = None
+    whole_run: WholeRun | None = None
+    _: KW_ONLY
+    away: Callable[[], str] = str
+    with_log: bool = True
+
+    def __post_init__(self) -> None:
         self._rate_hz = 1.0
-        self._with_log = with_log
         self._link: link.ViewerLink | None = None
         self.view_state: ViewState | None = None
         self.over = False
@@ -122,8 +119,8 @@ class JobFeed:
         if self._link is None and self.over:
             if isinstance(message, protocol.LogRead) and self.read_log is not None:
                 return self.read_log(message)
-            if isinstance(message, protocol.HistoryAsk) and self._whole_run is not None:
-                return await self._past_of_one_over(self._whole_run, message.buckets)
+            if isinstance(message, protocol.HistoryAsk) and self.whole_run is not None:
+                return await self._past_of_one_over(self.whole_run, message.buckets)
             raise link.NoSupervisor("the job is over: it has no supervisor any more")
         if self._link is None:
             raise link.NoSupervisor("not connected just now; the training goes on")
@@ -145,20 +142,20 @@ class JobFeed:
             try:
                 self._link = await link.ViewerLink.connect(self.socket)
                 tries = 0
-                self._post(Connection("live"))
+                self.post(Connection("live"))
                 await self._follow(self._link)
             except (link.NotOurs, link.VersionMismatch, link.RequestRefused) as error:
-                self._post(Connection("refused", str(error)))
+                self.post(Connection("refused", str(error)))
                 return
             except link.LinkError as error:
                 if self.view_state is not None and self.view_state.over:
                     self.over = True
-                    self._post(Connection("over"))
+                    self.post(Connection("over"))
                     return
-                if where := self._away():
-                    self._post(Connection("refused", where))
+                if where := self.away():
+                    self.post(Connection("refused", where))
                     return
-                self._post(Connection("reconnecting", str(error)))
+                self.post(Connection("reconnecting", str(error)))
             finally:
                 held, self._link = self._link, None
                 if held is not None:
@@ -173,11 +170,11 @@ class JobFeed:
             for err in (False, True):
                 answer = self.read_log(protocol.LogRead(0, -LOG_BEGIN_B, err=err))
                 if answer.err is err:
-                    self._post(LogPiece(answer.text, True, err))
+                    self.post(LogPiece(answer.text, True, err))
 
     async def _follow(self, wire: link.ViewerLink) -> None:
         await wire.send(protocol.View(self._rate_hz))
-        outputs = [_Output(wire, err) for err in (False, True)] if self._with_log else []
+        outputs = [_Output(wire, err) for err in (False, True)] if self.with_log else []
         reading = asyncio.create_task(self._read(outputs), name="log reader")  # beside the first picture
         try:
             async for message in wire.messages():
@@ -189,9 +186,9 @@ class JobFeed:
                     reading = asyncio.create_task(self._read(outputs), name="log reader")
                 await asyncio.wait({reading}, timeout=TOGETHER_S)
                 self.view_state = view_state
-                self._post(view_state)
+                self.post(view_state)
                 self._ask_past(view_state)
-                if self._with_log and view_state.series.replay_speed is not None and self._rate_hz < REPLAY_HZ:
+                if self.with_log and view_state.series.replay_speed is not None and self._rate_hz < REPLAY_HZ:
                     self._rate_hz = REPLAY_HZ
                     await wire.send(protocol.View(self._rate_hz))
         finally:
@@ -201,7 +198,7 @@ class JobFeed:
         """Post what is new of the output as it comes: of a job that stands still no other picture may."""
         for output in outputs:
             for piece in await output.read():
-                self._post(piece)
+                self.post(piece)
 
     def _ask_past(self, view_state: ViewState) -> None:
         """Request the levels that held: at the start and whenever the level has changed."""
@@ -215,7 +212,7 @@ class JobFeed:
         with contextlib.suppress(link.LinkError):
             answer = await self.request(protocol.HistoryAsk(0, span_s, PAST_BUCKETS))
             if isinstance(answer, protocol.HistoryAnswer) and any(answer.kind):
-                self._post(PastLevels.of(answer))
+                self.post(PastLevels.of(answer))
 
 
 class _Output:

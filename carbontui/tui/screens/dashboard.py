@@ -26,7 +26,7 @@ from carbontui.tui.model.feed import Connection, JobFeed, LogPiece, News, Target
 from carbontui.tui.model.view_state import Choice, PastLevels, ViewState, offline
 from carbontui.tui.screens.besides import LearnsPast, OffersMove
 from carbontui.tui.screens.overruling import Overruling, PendingOverride
-from carbontui.tui.screens.pages import Arrived, OpensPages, PaintsOnce
+from carbontui.tui.screens.pages import FIRST_VIEW_S, Arrived, OpensPages, PaintsOnce
 from carbontui.tui.terminal import keys
 from carbontui.tui.widgets.boards import WattRows
 from carbontui.tui.widgets.bottom import KeyLine, LogTail, PlanBrief, StatusLine, Summary
@@ -129,7 +129,7 @@ class Dashboard(PaintsOnce, OpensPages, LearnsPast, OffersMove, Overruling):
 
     def on_mount(self) -> None:
         self.query_one(StateBar).readonly = self.readonly
-        self.await_first_view()
+        self.set_timer(FIRST_VIEW_S, self.first_view)
         if self.target.over and self.target.status is not None:
             self._show(offline(self.target.status))
             self._connected(Connection("over"))

@@ -103,6 +103,11 @@ class JobPage(Answers):
     feed: JobFeed
     view_state: ViewState | None
     past: PastLevels | None
+    readonly: bool
+
+    def newest(self) -> ViewState:
+        assert self.view_state is not None
+        return self.view_state
 
 
 class Commands(Answers):

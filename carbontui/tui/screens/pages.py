@@ -36,13 +36,9 @@ class Arrived(Message):
 
 
 class PaintsOnce(Screen[str | None]):
-    """Nothing of it reaches the terminal until `first_view`, which a timer calls if no data arrives."""
+    """Nothing of it reaches the terminal until `first_view`, which a timer is to call if no data arrives."""
 
     waiting = True
-
-    def await_first_view(self) -> None:
-        """To be called once it is mounted."""
-        self.set_timer(FIRST_VIEW_S, self.first_view)
 
     def first_view(self) -> None:
         if self.waiting:
@@ -59,7 +55,6 @@ class PaintsOnce(Screen[str | None]):
 class OpensPages(JobPage):
     """Names what the pages need of the dashboard besides."""
 
-    readonly: bool
     from_table: bool
     _table: Callable[[], Screen[str | None]] | None
 
@@ -75,18 +70,13 @@ class OpensPages(JobPage):
         from carbontui.tui.screens.plan import PlanPage
 
         if self.view_state is not None:
-            page = PlanPage(self.feed, self._newest, lambda: self.past, readonly=self.readonly)
-            self.app.push_screen(page)
-
-    def _newest(self) -> ViewState:
-        assert self.view_state is not None
-        return self.view_state
+            self.app.push_screen(PlanPage(self))
 
     def action_sources(self) -> None:
         from carbontui.tui.screens.page_rows import grid_rows, source_rows
 
         def rows(page: Read) -> list[CellRow]:
-            now, known = self._newest(), page.reply if isinstance(page.reply, protocol.GridAnswer) else None
+            now, known = self.newest(), page.reply if isinstance(page.reply, protocol.GridAnswer) else None
             return [*source_rows(now, self.age_s()), *grid_rows(now.status, known, page.fault, now.now_s)]
 
         shown = self.view_state
@@ -99,7 +89,7 @@ class OpensPages(JobPage):
         from carbontui.tui.widgets import boards
 
         def rows(page: Read) -> list[CellRow]:
-            view_state = self._newest()
+            view_state = self.newest()
             told = boards.rows(view_state.status.gpus, view_state.series.watts, self.app.size.width - 2)
             if isinstance(page.reply, protocol.AbilitiesAnswer):
                 return [*told, *curve_rows(page.reply, view_state), *ability_rows(page.reply)]

@@ -3,7 +3,6 @@ earlier plans."""
 
 import asyncio
 import bisect
-from collections.abc import Callable
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,9 +12,8 @@ from carbontui import link, protocol, units
 from carbontui.text import figures
 from carbontui.text.plan import difference
 from carbontui.text.statements import rendered
-from carbontui.tui.model.feed import JobFeed
-from carbontui.tui.model.view_state import PastLevels, ViewState
-from carbontui.tui.screens.overruling import Commands, PendingOverride
+from carbontui.tui.model.view_state import ViewState
+from carbontui.tui.screens.overruling import Commands, JobPage, PendingOverride
 from carbontui.tui.terminal import keys, palette
 from carbontui.tui.terminal.keys import answered
 from carbontui.tui.widgets import plan_text
@@ -65,7 +63,7 @@ class Course(Scrolled):
 
 
 class PlanPage(Commands):
-    """`view_state()` is the newest."""
+    """Of the job that the dashboard shows."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (96, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (22, "-medium")]
@@ -85,16 +83,10 @@ class PlanPage(Commands):
         Binding("pagedown", "scroll(10)", "page down", id="plan_page_down", show=False, tooltip="Ten lines down"),
     ]
 
-    def __init__(
-        self,
-        feed: JobFeed,
-        view_state: Callable[[], ViewState],
-        past: Callable[[], PastLevels | None],
-        *,
-        readonly: bool = False,
-    ) -> None:
+    def __init__(self, dashboard: JobPage) -> None:
         super().__init__()
-        self.feed, self._view_state, self._past, self.readonly = feed, view_state, past, readonly
+        self._dashboard, self._view_state = dashboard, dashboard.newest
+        self.feed, self.readonly = dashboard.feed, dashboard.readonly
         self._cursor_s: float | None = None
         """When the slot under the cursor begins; None: the current slot."""
         self._asked_end_s = 0.0
@@ -232,7 +224,7 @@ class PlanPage(Commands):
         view_state = self._drawn = self._view_state()
         chart, pointed = self.query_one(PlanChart), self._pointed()
         chart.at_s = None if pointed is None else sum(pointed) / 2
-        chart.show_levels(view_state, self._past(), None)
+        chart.show_levels(view_state, self._dashboard.past, None)
         slot = self.query_one(SlotWords)
         slot.rows = [plan_text.slot_row(*pointed, view_state)] if pointed else [[(" no plan to ask about", "dim")]]
         slot.rows.append([(" ", "text"), (self._answer, "text")])

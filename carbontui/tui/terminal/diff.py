@@ -258,20 +258,12 @@ def _known(style: Style, system: ColorSystem) -> _StyledCells:
     return _StyledCells(_cell_style(style, system))
 
 
+_MARKS = {"1": "bold", "2": "dim", "3": "italic", "4": "underline", "5": "blink", "7": "reverse", "9": "strike"}
+"""By their codes, as Rich names them."""
+
+
 def _cell_style(style: Style, system: ColorSystem) -> CellStyle:
-    marks = tuple(
-        code
-        for code, on in (
-            ("1", style.bold),
-            ("2", style.dim),
-            ("3", style.italic),
-            ("4", style.underline),
-            ("5", style.blink),
-            ("7", style.reverse),
-            ("9", style.strike),
-        )
-        if on
-    )
+    marks = tuple(code for code, name in _MARKS.items() if getattr(style, name))
     front = ";".join(style.color.downgrade(system).get_ansi_codes(foreground=True)) if style.color else "39"
     back = ";".join(style.bgcolor.downgrade(system).get_ansi_codes(foreground=False)) if style.bgcolor else "49"
     return CellStyle(marks, front, back)

@@ -118,9 +118,8 @@ class LogTail(Cells):
         newest = self.rows(self._kept(height - 1) if beside else height - 1)
         if not newest:
             return [*rows, [(" no output was written" if self.over else " no output yet", "dim")]]
-        for row in newest:
-            rows.append([(" ", "text"), *row])
-        return rows
+        indented: list[CellRow] = [[(" ", "text"), *row] for row in newest]
+        return rows + indented
 
     def _kept(self, room: int) -> int:
         """How many rows to show. Beside another column a terminal cannot move rows, and each new line would repaint all

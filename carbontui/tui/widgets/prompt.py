@@ -12,7 +12,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.events import Key
-from textual.message import Message
 from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
 
@@ -20,17 +19,12 @@ from carbontui.tui.terminal.palette import plain
 
 
 class Prompt(Vertical):
-    """Posts `Answered` once; its value is None when the user returns without an answer. `then` gets any other value;
-    `typed` gets the text while it is typed, and '' when the user returns."""
+    """Closes with its answer; None when the user returns without one. `then` gets any other; `typed` gets the text
+    while it is typed, and '' when the user returns."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "back", id="prompt_back", tooltip="Return without doing anything")
     ]
-
-    class Answered(Message):
-        def __init__(self, prompt: Prompt, value: str | None) -> None:
-            super().__init__()
-            self.prompt, self.value = prompt, value
 
     def __init__(
         self, title: str, then: Callable[[str], None], typed: Callable[[str], None] = lambda text: None
@@ -39,10 +33,10 @@ class Prompt(Vertical):
         self._title, self._then, self.typed = title, then, typed
 
     def answer(self, value: str | None) -> None:
-        self.post_message(self.Answered(self, value))
+        self.app.call_later(self._close, value)  # a widget cannot wait for its own end
 
-    async def close(self, value: str | None) -> None:
-        """Remove it and act on the answer; called by the page, which knows what the keys then do."""
+    async def _close(self, value: str | None) -> None:
+        """Remove it and act on the answer."""
         await self.remove()
         if value is None:
             self.typed("")

@@ -40,9 +40,8 @@ class WattHistory:
 
     def forget(self, device: str) -> None:
         """Drop a device that turned out not to be the job's."""
-        self._joules.pop(device, None)
-        self._seconds.pop(device, None)
-        self._until.pop(device, None)
+        for table in (self._joules, self._seconds, self._until):
+            table.pop(device, None)
 
     def _double(self) -> None:
         for table in (self._joules, self._seconds):
@@ -61,13 +60,8 @@ class WattHistory:
         holes: set[int] = set()
         for device, joules in self._joules.items():
             seconds = self._seconds[device]
-            row: list[float | None] = []
-            for index in range(newest + 1):
-                known = seconds.get(index, 0.0)
-                mean = round(joules[index] / known, 1) if known > 0 else None
-                row.append(mean)
-                if mean is not None:
-                    totals[index] = (totals[index] or 0.0) + mean
+            row = [round(joules[i] / s, 1) if (s := seconds.get(i, 0.0)) > 0 else None for i in range(newest + 1)]
+            totals = [sum_w if w is None else (sum_w or 0.0) + w for sum_w, w in zip(totals, row, strict=True)]
             gpus[device] = tuple(row)
             # a sum that lacks a board (lost or unreadable) is not the job's power
             late = self._until[device] < max(self._until.values()) - LATE * self.step_s

@@ -4,10 +4,12 @@ A row never crosses a change of state, a bin of the accounts, or ten seconds of 
 of the journal arrives at the same grams.
 """
 
+import contextlib
 import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +41,16 @@ class FirstCounts:
 
     def __init__(self, directory: Path, created_s: float = 0.0) -> None:
         self._path, self._created_s = directory / FILE, created_s
-        self._rows: dict[str, _Row] | None = None
+
+    @cached_property
+    def _rows(self) -> dict[str, _Row]:
+        with contextlib.suppress(OSError, ValueError):
+            return {row.uuid: row for row in untrusted.decode(self._path.read_bytes(), list[_Row])}
+        return {}
 
     def before(self, sample: Sample) -> list[Sample]:
         """What is known of this board before its first `sample`, earliest first: its count at the command's start, or
         the second that a 1 s average covers and, without a counter, what it drew in the mean since that start."""
-        if self._rows is None:
-            try:
-                rows = untrusted.decode(self._path.read_bytes(), list[_Row])
-            except (OSError, ValueError):
-                rows = []
-            self._rows = {row.uuid: row for row in rows}
         row, found = self._rows.pop(sample.uuid, None), []
         since_s = 0.0 if row is None else sample.mono_s - row.mono_s
         if row is not None and row.energy_mj is not None and sample.energy_uj is not None:
@@ -134,8 +135,7 @@ class EnergyLedger:
                 for table in (self.by_how, self.gpu_by_how):
                     table[how] = max(0.0, table[how] - joules)
         if bins is not None:
-            start = t0 // accounts.BIN_S * accounts.BIN_S
-            bins[start] -= joules
+            bins[t0 // accounts.BIN_S * accounts.BIN_S] -= joules
 
     def counted(self, state: str) -> Counted:
         """What counts of the watts drawn in `state`."""

@@ -78,10 +78,8 @@ def restore(book: Accounting) -> bool:
     elif kept.get("attempt", book.options.attempt) != book.options.attempt:
         book.first_gap = "queue"
     else:
-        try:
+        with contextlib.suppress(ValueError):  # it begins anew
             book.meter = Meter.from_dict(kept["meter"], book.boot_id)
-        except ValueError:
-            book.meter = Meter()
     return book.first_gap == "move"
 
 

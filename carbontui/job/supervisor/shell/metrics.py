@@ -83,11 +83,7 @@ def families(status: protocol.Status, joules: Mapping[str, float], totals: Monot
             (({**ident, "zone": zone}, intensity.value_g_per_kwh if intensity else None),),
         ),
         of_boards("power_watts", "What the whole GPU draws now.", lambda gpu: gpu.power_w),
-        of_boards(
-            "own_power_watts",
-            "What the GPU draws now for this job's processes.",
-            lambda gpu: gpu.power_w if gpu.own_w is None else gpu.own_w,
-        ),
+        of_boards("own_power_watts", "What the GPU draws now for this job's processes.", _own_w),
         of_boards("share_ratio", "This job's share of the GPU's watts; 1 if nobody else uses it.", _share),
         Family(
             BOARD_JOULES,
@@ -97,6 +93,10 @@ def families(status: protocol.Status, joules: Mapping[str, float], totals: Monot
         ),
         of_boards("limit_watts", "The power limit in force.", lambda gpu: gpu.limit_w),
     )
+
+
+def _own_w(gpu: protocol.Gpu) -> float | None:
+    return gpu.power_w if gpu.own_w is None else gpu.own_w
 
 
 def _share(gpu: protocol.Gpu) -> float | None:

@@ -68,7 +68,7 @@ class Requests:
     _losses: LossHistory = field(default_factory=LossHistory)
     _band: tuple[GridForecast | None, protocol.Band | None, protocol.PriceSlots | None] = (None, None, None)
     status: protocol.Status | None = None
-    """The Status of the last tick, if one was made."""
+    """The Status of the last tick; None: it is made when somebody looks."""
 
     def _now(self) -> tuple[JobState, Inputs]:
         return self.door.state, self.ports.read_inputs()
@@ -101,10 +101,6 @@ class Requests:
             self.door.dispatch(LastCount(rank_said_more(hello, report), self.ports.read_inputs()))
 
     # --- viewers ---
-
-    def show(self, status: protocol.Status | None) -> None:
-        """What the last tick has shown; None: it is made when somebody looks."""
-        self.status = status
 
     def sections(self) -> protocol.Snap:
         """What viewers see now, not numbered yet."""

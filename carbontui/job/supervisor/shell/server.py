@@ -60,10 +60,6 @@ class Peer:
         if transport.get_write_buffer_size() > QUEUE_MAX_B:
             transport.abort()
 
-    @property
-    def queued_b(self) -> int:
-        return self.writer.transport.get_write_buffer_size()
-
 
 class Answering(Protocol):
     """The supervisor's answers to peers."""
@@ -293,7 +289,7 @@ class Server:
                 continue
             # tolerance: avoids aliasing between a 1 Hz viewer and a 1 Hz tick, which may come a tenth sooner
             peer.next_mono_s = time.monotonic() + 0.85 / peer.rate_hz
-            if peer.queued_b > SKIP_ABOVE_B:
+            if peer.writer.transport.get_write_buffer_size() > SKIP_ABOVE_B:
                 peer.shown = None
                 continue
             peer.seq += 1

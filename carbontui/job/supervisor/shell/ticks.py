@@ -72,11 +72,10 @@ LAG_S = 0.3
 class BoundClock:
     """`observe()` at every tick; keeps how many steps the clock's time has asked for so far."""
 
-    def __init__(self) -> None:
-        self._asked: float | None = None
-        self._last_s = 0.0
-        self._ran_at = 0.0
-        """Steps per second of the job, at the last look."""
+    _asked: float | None = None
+    _last_s = 0.0
+    _ran_at = 0.0
+    """Steps per second of the job, at the last look."""
 
     def observe(self, state: JobState, silent_s: float | None, wall_s: float) -> None:
         """`silent_s` since the training's last message; None where none is connected."""

@@ -33,9 +33,8 @@ SAME_S = 5.0
 class PacedWatch:
     """Asked beside the ticks, as an answer may hang: once at a time, no earlier than `due_mono`."""
 
-    def __init__(self) -> None:
-        self.due_mono = 0.0
-        self._task: asyncio.Task[None] | None = None
+    due_mono = 0.0
+    _task: asyncio.Task[None] | None = None
 
     def tick(self) -> None:
         if time.monotonic() >= self.due_mono and (self._task is None or self._task.done()):
@@ -50,7 +49,6 @@ class SchedulerWatch(PacedWatch):
     """`job` is the id of a Slurm job or step, None outside of one."""
 
     def __init__(self, job: str | None) -> None:
-        super().__init__()
         self._job = (job or "").partition(".")[0]
         self.due_mono = 0.0 if self._job else math.inf
         self.ends_s: float | None = None
@@ -75,7 +73,6 @@ class TerminationWatch(PacedWatch):
     """Asks nobody where the machine is no cloud's."""
 
     def __init__(self, *, replayed: bool) -> None:
-        super().__init__()
         cloud = launch.cloud()
         self._service = None if replayed else termination.service(cloud[0] if cloud else None)
         self.due_mono = 0.0 if self._service else math.inf
@@ -104,7 +101,6 @@ class LossWatch(PacedWatch):
     """What the command prints of its loss in `logs`, which may lie in a folder on a network."""
 
     def __init__(self, logs: Sequence[Path]) -> None:
-        super().__init__()
         self._logs = logs
         self.loss: protocol.Loss | None = None
 
@@ -185,10 +181,9 @@ def _script(pid: int, argv: list[str]) -> str:
 class CoreWait:
     """How long the training is ready and waits for a core, asked at every tick; of one process, on this machine."""
 
-    def __init__(self) -> None:
-        self._of: protocol.Hello | None = None
-        self._file: int | None = None
-        self._before_s: float | None = None
+    _of: protocol.Hello | None = None
+    _file: int | None = None
+    _before_s: float | None = None
 
     def since(self, training: protocol.Hello | None) -> float:
         """Seconds that `training` has waited since the last call; 0 where that is not told."""

@@ -169,15 +169,12 @@ def slot_boundary(now_s: float, slot_s: float) -> float:
 
 def kept_levels(plan: Plan, setup: PlanningProblem) -> tuple[int, ...] | None:
     """The plan's levels on the slots of a new problem; None when a level no longer exists."""
-    index_of = {level.name: index for index, level in enumerate(setup.levels)}
+    index_of = {"": -1} | {level.name: index for index, level in enumerate(setup.levels)}
     kept: list[int] = []
     for begin, end in itertools.pairwise(setup.edges_s):
         index = plan.index_at((begin + end) / 2)
         name = plan.names[index] if index is not None else ""
-        if not name:
-            kept.append(-1)
-        elif name in index_of:
-            kept.append(index_of[name])
-        else:
+        if name not in index_of:
             return None
+        kept.append(index_of[name])
     return tuple(kept)

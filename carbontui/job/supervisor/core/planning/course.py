@@ -170,10 +170,8 @@ def _until_s(state: JobState, inputs: Inputs) -> float:
 
 def _runs_again_s(planned: plan.Plan, now_s: float) -> float | None:
     """When the plan's next stretch that trains begins; None if none is left."""
-    for name, start_s in zip(planned.names, planned.edges_s, strict=False):
-        if start_s > now_s and name in planned.table and not planned.table[name].still:
-            return start_s
-    return None
+    later = (one for one in zip(planned.names, planned.edges_s, strict=False) if one[1] > now_s)
+    return next((at for name, at in later if name in planned.table and not planned.table[name].still), None)
 
 
 def _planned(state: JobState, inputs: Inputs, known: Known, from_s: float) -> Ahead:

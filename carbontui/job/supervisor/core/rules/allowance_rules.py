@@ -58,8 +58,7 @@ def _exhausted_ahead(state: JobState, inputs: Inputs) -> Allowances:
     share = _forecast_share(state, inputs)
     held = replace(state.allowances, checked_mono_s=inputs.mono_s, no_cap="", forecast_share=share)
     freely = _prospects(state, inputs, None)
-    fits = _fits(freely, RELIEF if held.cap_w is not None or held.asked_s is not None or held.over else 1.0)
-    if fits:
+    if _fits(freely, RELIEF if held.cap_w is not None or held.asked_s is not None or held.over else 1.0):
         return replace(held, prospects=freely, over=(), cap_w=None, asked_s=None)
     cap_w: float | None = None
     why: NoCap = ""
@@ -157,9 +156,7 @@ def _prospect(
     priced = _per_kwh(state, entry.kind)
     if ahead is None or priced is None:
         return Prospect(entry, used)
-    rent = 0.0
-    if entry.kind == "cost":
-        rent = (state.spec.gpu_price or 0.0) * max(1, len(inputs.devices))
+    rent = (state.spec.gpu_price or 0.0) * max(1, len(inputs.devices)) if entry.kind == "cost" else 0.0
     start_s, step_s, values = priced
     remaining_total = account.remaining_total(ahead, start_s, step_s, values, rent_per_h=rent)
     if remaining_total is None:
