@@ -200,6 +200,9 @@ def whole(script, tmp_path, monkeypatch):
         ("def main():\n    going = True\n    while going:\n        step()\n        going = False\nmain()", None),
         ("x = 1; [int() for _ in range(3)]\nfor e in range(4):\n    for i in range(2): int(); step()", 8),
         ("def main(n):\n    for _ in range(n): step()\nx = 1; main(7); y = 2\n", 7),
+        ("def fit(a, b, n):\n    for _ in range(n): step()\ndef main():\n    ab = 1, 2\n    fit(*ab, 6)\nmain()", 6),
+        ("def parts(n):\n    for i in range(n): yield i\ndef epoch(over):\n    for i, x in enumerate(over):\n"
+         "        step()\nfor _ in range(4): epoch(parts(5))", 20),
         (PERMUTED + "for e in range(3):\n    for k in randperm(20).split(8): step()", 9),
         (PERMUTED + "def main(n=20):\n    order = randperm(n)\n    for k in order[order].split(8): step()\nmain()", 3),
         ("def main():\n    n = 0\n    for i in range(40):\n        n += 1\n        if n % 5 == 0: continue\n"
@@ -376,6 +379,7 @@ def test_a_loop_until_a_counter_is_full_has_just_that_many_steps(body, last, tmp
         ("train(3); train(4)", 1),
         ("train(3)\nfinetune = max\nx = 0 and finetune(4)", 1),
         ("def close(n): train(n)\nclose(3)\nx = 0 and os.close(4)", 0),
+        ("train(3)\ndef again(): x.backward()\nfor _ in range(0): lbfgs.step(again)", 1),
     ],
 )
 def test_training_that_follows_is_noticed(last, following, tmp_path, monkeypatch):
@@ -596,6 +600,36 @@ def test_hostile_objects_are_asked_what_a_plain_run_asks(ranks, launch, finish):
     outcome = finish(launch(command), timeout_s=200)
     kinds, before = ({line for line in text.splitlines() if line[1:3] == " a"} for text in (outcome, alone.stdout))
     assert len(before) == 36 * ranks and kinds == before
+
+
+OWN_LOADERS = """
+class Loader(list):
+    def __iter__(self):
+        step()
+        return list.__iter__(self)
+def fit(loader):
+    for epoch in range(2):
+        for x in loader: pass
+class Trainer:
+    def __init__(self, n): self.loader = Loader([1] * n)
+    def fit(self):
+        for x in self.loader: pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "around"),
+    [
+        ("for n in (1, 3):\n    fit(Loader([1] * n))", 0),
+        ("def main(n):\n    data = [1] * n\n    fit(Loader(data))\nfor n, lr in zip([1, 3], 'ab'): main(n)", 0),
+        ("for k in range(2):\n    for n in [5, 6]:\n        t = Trainer(n)\n        t.fit()", 1),
+        ("loader = Loader([1])\nfor lr in (0.1, 0.2): fit(loader)", None),
+        ("for fold in range(3): fit(Loader([1] * fold))", None),
+        ("for fold in [0, 1, 2]: fit(Loader([1] * fold))", None),
+    ],
+)
+def test_what_passes_have_their_length_from_is_noticed(script, around, tmp_path, monkeypatch):
+    assert nest_of(OWN_LOADERS + script, tmp_path, monkeypatch).varies == around
 
 
 STAGES = """

@@ -4,10 +4,10 @@ under which a loop comes to a place: at every n-th time, from some number on, in
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from carbontui.client.readonly import is_number
-from carbontui.job.worker.source import Scope, assignments, dotted, last, lines, own
+from carbontui.job.worker.source import Function, Scope, assignments, dotted, last, lines, own
 from carbontui.job.worker.values import Reader, truth
 from carbontui.job.worker.work import ENDLESS
 
@@ -25,6 +25,23 @@ _FAILS = ("exit(1)", "sys.exit(1)", "os._exit(1)")
 _OTHER_STEPS = ("sched", "lr", "prof", "env", "ema", "warm", "anneal", "carbontui")
 """Parts of the names of what has a step() and is no optimizer."""
 _TIME = ("time", "perf_counter", "monotonic", "now", "elapsed")
+
+
+class LoopLevel(NamedTuple):
+    """A loop, and the function it is in."""
+
+    scope: Scope
+    node: Any
+
+
+def levels_of(stack: Sequence[Scope]) -> list[LoopLevel]:
+    """The loops around the present line of the last of these functions, which have called each other."""
+    callees = [*(one.function for one in stack[1:]), None]
+    return [
+        LoopLevel(scope, node)
+        for scope, callee in zip(stack, callees, strict=bool(stack))
+        for node in around(scope, callee)
+    ]
 
 
 def fits_of(scope: Scope) -> frozenset[str]:
@@ -69,12 +86,18 @@ def trains(scope: Scope, node: ast.AST, fits: frozenset[str], visited: frozenset
         if name in visited or len(visited) > 50 or of_a_module:  # torch.save() is no save() of this file
             continue
         visited = visited | {name}
-        called = scope.file.called(one)
+        called = [*scope.file.called(one), *closures(scope, one)]
         made = scope.file.classes.get(name)
         called += [one for one in scope.file.named("__init__") if made is not None and scope.file.owner(one) is made]
         if any(trains(scope, statement, fits, visited) for function in called for statement in function.body):
             return True
     return False
+
+
+def closures(scope: Scope, call: ast.Call) -> list[Function]:
+    """The functions that an optimizer's step is given to call."""
+    given = (one.id for one in call.args if isinstance(one, ast.Name) and last(call.func) == "step")
+    return [function for name in given for function in scope.file.named(name)]
 
 
 def is_step(scope: Scope, call: ast.Call) -> bool:
@@ -84,7 +107,10 @@ def is_step(scope: Scope, call: ast.Call) -> bool:
         return False
     names = " ".join(map(dotted, (call.func, *call.args))).lower()
     loop = next((one for one in scope.file.above(call) if isinstance(one, _LOOPS)), scope.body)
-    graded = any(isinstance(one, ast.Call) and last(one.func) == "backward" for one in ast.walk(loop))
+    inside = [loop, *closures(scope, call)]
+    graded = any(
+        isinstance(one, ast.Call) and last(one.func) == "backward" for part in inside for one in ast.walk(part)
+    )
     return "opt" in names or (graded and not any(word in names for word in _OTHER_STEPS))
 
 
@@ -97,10 +123,16 @@ def left_before(scope: Scope, node: ast.AST) -> bool:
 
 def over(stack: Sequence[Scope]) -> bool:
     """Whether a for statement begins here: a pass that is only asked for with iter() may end anywhere."""
+    inner = _at_head(stack)
+    return bool(inner) and bool(_heads(inner[-1]) or _set_before(inner[-1]))
+
+
+def _at_head(stack: Sequence[Scope]) -> Sequence[Scope]:
+    """These functions without the loader's own."""
     inner = list(stack)
     while inner and getattr(inner[-1].function, "name", "") == "__iter__" and not _heads(inner[-1]):
         inner.pop()
-    return bool(inner) and bool(_heads(inner[-1]) or _set_before(inner[-1]))
+    return inner
 
 
 def _set_before(scope: Scope) -> bool:
@@ -137,6 +169,39 @@ def replaced(stack: Sequence[Scope]) -> bool:
         names = {one.id for one in passed if isinstance(one, ast.Name)}
         scope = scope.caller
     return False
+
+
+def varies(stack: Sequence[Scope], reader: Reader) -> int | None:
+    """How many loops are around the one on whose variable the length of the passes depends that begin here: `for n in
+    (10, 100): loader = DataLoader(data[:n])`. None without one: numbers of a range, and folds, make passes alike."""
+    stack = _at_head(stack)
+    levels = levels_of(stack)
+    heads = _heads(stack[-1]) if stack else []
+    names = {node.id for head in heads for node in ast.walk(head) if isinstance(node, ast.Name)}
+    for scope in reversed(stack):
+        given, waiting = scope.file.assigned(scope.body), [*names]
+        while waiting:
+            values = [value for value in given.get(waiting.pop(), []) if value is not None]
+            waiting += {one.id for value in values for one in ast.walk(value) if isinstance(one, ast.Name)} - names
+            names.update(waiting)
+        for depth in reversed(range(len(levels))):
+            targets = {last(one) for one in ast.walk(getattr(levels[depth].node, "target", ast.Pass()))}
+            if levels[depth].scope is scope and names & targets and _differ(levels[depth], reader):
+                return depth
+        passed = filter(None, [reader.passed(scope, name) for name in names])
+        names = {name for name in names if name not in given}
+        names |= {one.id for _, value in passed for one in ast.walk(value) if isinstance(one, ast.Name)}
+    return None
+
+
+def _differ(level: LoopLevel, reader: Reader) -> bool:
+    """Whether a for statement runs over values that its code names."""
+    over = level.node.iter
+    while isinstance(over, ast.Call) and last(over.func) in WRAPPERS and over.args:
+        over = over.args[0]
+    value = reader.value(level.scope, over)
+    named = isinstance(over, ast.Call) and last(over.func) in ("zip", "product", "items")
+    return named or (type(value) is tuple and value != (*range(len(value)),))
 
 
 def around(scope: Scope, callee: ast.AST | None) -> list[ast.AST]:
@@ -189,12 +254,11 @@ def caught(scope: Scope) -> bool:
 
 def timed(stack: Sequence[Scope]) -> bool:
     """Whether a clock may end one of the loops around this place."""
-    for number, scope in enumerate(stack):
-        for node in around(scope, stack[number + 1].function if number + 1 < len(stack) else None):
-            tests = [*stops(node), *([node.test] if isinstance(node, ast.While) else [])]
-            names = {last(one).lower().replace("timestep", "") for test in tests for one in ast.walk(test)}
-            if any(word in name for name in names for word in _TIME if name):
-                return True
+    for _, node in levels_of(stack):
+        tests = [*stops(node), *([node.test] if isinstance(node, ast.While) else [])]
+        names = {last(one).lower().replace("timestep", "") for test in tests for one in ast.walk(test)}
+        if any(word in name for name in names for word in _TIME if name):
+            return True
     return False
 
 

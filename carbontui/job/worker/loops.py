@@ -7,10 +7,11 @@ times depth d is reached in one run of a smaller depth.
 import ast
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from carbontui.client.readonly import is_number
 from carbontui.job.worker import conditions
+from carbontui.job.worker.conditions import LoopLevel
 from carbontui.job.worker.source import Scope, assignments, dotted, last, lines, own
 from carbontui.job.worker.values import UNKNOWN, Described, MadeOf, Reader, truth
 from carbontui.job.worker.work import ENDLESS, LoopAround, LoopBound, Nest, StepCounter, certain, reached
@@ -21,20 +22,10 @@ FOLDS = ("KFold", "StratifiedKFold", "GroupKFold", "StratifiedGroupKFold", "Time
 PARTS = ("split", "chunk", "array_split", "batched", "chunked", "islice")
 
 
-class _Level(NamedTuple):
-    scope: Scope
-    node: ast.AST
-
-
 def nest_of(stack: list[Scope], reader: Reader, fits: frozenset[str] = frozenset()) -> Nest:
     """The loops around the present line of the last of these functions, which have called each other; calls of a name
     among `fits` train too."""
-    levels: list[_Level] = []
-    depths: dict[int, int] = {}
-    for number, scope in enumerate(stack):
-        callee = stack[number + 1].function if number + 1 < len(stack) else None
-        levels += [_Level(scope, node) for node in conditions.around(scope, callee)]
-        depths[id(scope)] = len(levels)
+    levels = conditions.levels_of(stack)
     bounds: list[LoopBound] = []
     counters: list[StepCounter] = []
     loops = []
@@ -43,7 +34,7 @@ def nest_of(stack: list[Scope], reader: Reader, fits: frozenset[str] = frozenset
     share = conditions.every_so_many(stack, reader, followed)
     more = False
     for depth, (level, found) in enumerate(zip(levels, picked, strict=False)):
-        ends = _Ends(stack, levels, depths, reader, share)
+        ends = _Ends(stack, levels, reader, share)
         loop = ends.loop(depth, level)
         at_most = loop.at_most and isinstance(level.node, ast.For)  # a comprehension's conditions are all followed
         loops.append(loop if found is None else loop._replace(times=found[0], at_most=at_most))
@@ -76,10 +67,8 @@ def _turns(test: ast.AST) -> bool:
 class _Ends:
     """What ends one loop."""
 
-    def __init__(
-        self, stack: list[Scope], levels: list[_Level], depths: dict[int, int], reader: Reader, share: float
-    ) -> None:
-        self.stack, self.levels, self.depths, self.reader, self.share = stack, levels, depths, reader, share
+    def __init__(self, stack: list[Scope], levels: list[LoopLevel], reader: Reader, share: float) -> None:
+        self.stack, self.levels, self.reader, self.share = stack, levels, reader, share
         self.bounds: list[LoopBound] = []
         self.counters: list[StepCounter] = []
         self.at_most = False
@@ -87,7 +76,7 @@ class _Ends:
         """Of the optimizers some are stepped on a condition, perhaps one of them twice."""
         self.text = ""
 
-    def loop(self, depth: int, level: _Level) -> LoopAround:
+    def loop(self, depth: int, level: LoopLevel) -> LoopAround:
         scope, node = level
         times: float | None = None
         line = getattr(node, "lineno", 0)
@@ -105,7 +94,7 @@ class _Ends:
                 times = 1
                 self.more = any(isinstance(one, ast.Continue) for one in own(node))
         else:
-            generators = node.generators  # type: ignore[attr-defined]
+            generators = node.generators
             times = math.prod(self.times(scope, one.iter) or math.inf for one in generators)
             self.at_most = any(one.ifs for one in generators)
         for test in conditions.stops(node):
@@ -140,6 +129,9 @@ class _Ends:
             given = [one for one in scope.file.assigned(scope.body).get(node.id, []) if one is not None]
             if len(given) == 1 and isinstance(given[0], (ast.Call, ast.Subscript)):
                 return self.times(scope, given[0], depth + 1)  # bar = tqdm(range(...))
+            passed = None if given or len(conditions.around(scope, None)) > 1 else self.reader.passed(scope, node.id)
+            if passed is not None:  # a generator gives its parts once
+                return self.times(*passed, depth + 1)
         if isinstance(node, ast.Subscript) and value is UNKNOWN:
             value = key if type(key := self.reader.value(scope, node.slice)) is range else UNKNOWN  # x[permutation]
         if type(value) is Described and value.name.lower().startswith("tqdm"):
@@ -245,7 +237,7 @@ class _Ends:
         for depth, (where, node) in enumerate(self.levels):
             own_name = isinstance(node, ast.For) and name in {last(one) for one in ast.walk(node.target)}
             if own_name and where.function is scope.function and known:  # the loop's own variable
-                start = self._start_of(where, node.iter, name)  # type: ignore[attr-defined]
+                start = self._start_of(where, node.iter, name)
                 # at the end of the body the last one has run, before it it has not
                 times = n - extra - start + more + (where.line < counter.lineno)  # type: ignore[attr-defined]
                 self.bounds.append(LoopBound(depth, depth + 1, max(1, int(times)), True, self.text))
@@ -327,7 +319,7 @@ class _Ends:
     def _depth(self, scope: Scope, line: int) -> int:
         """How many of the loops are around this line."""
         inside = [level for level in self.levels if level.scope is scope]
-        before = self.depths[id(scope)] - len(inside)
+        before = sum(level.scope in self.stack[: self.stack.index(scope)] for level in self.levels)
         return before + sum(lines(getattr(level.node, "body", []), line) for level in inside)
 
     def _reset(self, scope: Scope, where: Scope, name: str, to: int) -> tuple[int, int | None]:

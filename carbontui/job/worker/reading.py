@@ -76,7 +76,8 @@ def nest_at(sighted: Sighted, files: Mapping[str, File]) -> Nest:
     fits = frozenset[str]().union(*map(conditions.fits_of, stack if sighted.fits else ()))
     nest = loops.nest_of(stack, reader, fits)
     nest = nest._replace(ahead=None, later=steps_of(nest.ahead, reader), timed=conditions.timed(stack))
-    return nest._replace(over=conditions.over(stack), replaced=conditions.replaced(stack))
+    over, replaced, varies = conditions.over(stack), conditions.replaced(stack), conditions.varies(stack, reader)
+    return nest._replace(over=over, replaced=replaced, varies=varies)
 
 
 def steps_of(ahead: Sequence[tuple[Scope, ast.AST]], reader: Reader) -> tuple[float, str] | None:
