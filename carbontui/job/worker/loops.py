@@ -32,7 +32,7 @@ def nest_of(stack: list[Scope], reader: Reader, fits: frozenset[str] = frozenset
     picked = [conditions.chosen(scope, node, reader) for scope, node in levels]
     followed = [test for found in picked if found is not None for test in found[1]]
     share = conditions.every_so_many(stack, reader, followed)
-    more = False
+    more = conditions.beside(levels) or any(map(conditions.unclear, stack))
     for depth, (level, found) in enumerate(zip(levels, picked, strict=False)):
         ends = _Ends(stack, levels, reader, share)
         loop = ends.loop(depth, level)
@@ -49,10 +49,11 @@ def nest_of(stack: list[Scope], reader: Reader, fits: frozenset[str] = frozenset
     if first is not None:
         at = getattr(first.scope.function, "lineno", 0), getattr(first.node, "lineno", 0)
         key.append((first.scope.space.name, *at))
+    calls = {one.caller: one.call for one in stack if one.caller is not None}
     ahead = tuple(
         (scope, one)
         for scope in [*outside, *([first.scope] if first else [])]
-        for one in conditions.follows(scope, fits)
+        for one in conditions.follows(scope, fits, calls.get(scope))
     )
     inside = stack[stack.index(first.scope) :] if first else []
     sometimes = any(conditions.on_condition(scope, reader, followed) for scope in inside)
@@ -97,7 +98,9 @@ class _Ends:
             generators = node.generators
             times = math.prod(self.times(scope, one.iter) or math.inf for one in generators)
             self.at_most = any(one.ifs for one in generators)
-        for test in conditions.stops(node):
+        if any(conditions.exits(scope, one) for one in own(node) if isinstance(one, ast.Call)):
+            self.at_most = True
+        for test in conditions.stops(scope, node):
             for part in conditions.parts_of(test, ast.Or):
                 every = conditions.parts_of(part, ast.And)
                 unmoved = self.reader.unmoved()
@@ -212,7 +215,7 @@ class _Ends:
         mirrored = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.Eq}
         wanted = (ast.Gt, ast.GtE, ast.Eq) if stops else (ast.Lt, ast.LtE)
         for counter, limit, kind in ((left, right, op), (right, left, mirrored.get(op))):
-            if kind not in wanted:
+            if kind not in wanted or {last(one) for one in ast.walk(limit)} & scope.file.stored:
                 continue
             more = kind in ((ast.Gt,) if stops else (ast.LtE,))
             n = self.reader.value(scope, limit)
