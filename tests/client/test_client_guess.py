@@ -395,10 +395,13 @@ def test_a_loop_until_a_counter_is_full_has_just_that_many_steps(body, last, tmp
         ("from beside import calibrate, evaluate\ntrain(3)\ncalibrate(1)", 1),
         ("from beside import calibrate, evaluate\ntrain(3)\nevaluate(1)", 0),
         ("from beside import Runner\nrunner = Runner()\ntrain(3)\nrunner.run()", 1),
+        ("from beside import Runner\nlogger = Runner()\ntrain(3)\nlogger.info('done')\nRunner(logger)", 0),
     ],
 )
 def test_training_that_follows_is_noticed(last, following, tmp_path, monkeypatch):
-    (tmp_path / "beside.py").write_text("class Runner:\n    def run(self): pass\ncalibrate = evaluate = id\n")
+    (tmp_path / "beside.py").write_text(
+        "class Runner:\n    def __init__(self, *_): pass\n    run = info = __init__\ncalibrate = evaluate = id\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "beside", raising=False)
     script = "import os\ndef train(n):\n    for _ in range(n):\n        step()\n        x = 0 and x.backward()\n"

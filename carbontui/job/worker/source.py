@@ -27,9 +27,12 @@ _TRAINS = re.compile("(re|pre|do_|run_)?(train|fit|fine_?tune|distill)(ing|_[a-z
 """What a function of another file is called that trains."""
 _HARMLESS = re.compile(
     "eval|test|valid|save|log|plot|print|close|report|summar|score|predict|infer|finish|export|dump|writ|metric|record|"
-    "show|draw|stat|accura|check|destroy|sync|sampl|generat|visual|measur|count|get|load|make|build|format|clean|send|set_"
+    "show|draw|stat|accura|check|destroy|sync|sampl|generat|visual|measur|count|get|load|make|build|format|clean|send|set_|"
+    "notif|push|compar|analy|bench|convert|merg|averag|seed|shut"
 )
 """Parts of the names of functions that do not train."""
+_RUNS = ("run", "start", "go", "execute", "optimize", "train", "fit", "learn", "loop")
+"""What a method is called that trains, of an object of another file."""
 _OTHER_STEPS = ("sched", "lr", "prof", "env", "ema", "warm", "anneal", "carbontui")
 """Parts of the names of what has a step() and is no optimizer."""
 
@@ -380,7 +383,9 @@ def trains(scope: Scope, node: ast.AST, fits: frozenset[str], visited: frozenset
         here = isinstance(one.func, ast.Name) and (name in scope.file.classes or any(scope.file.named(name)))
         if not here and (of_a_module or isinstance(one.func, ast.Name)) and _TRAINS.fullmatch(name):
             return True
-        if (one.args or name == "run") and not _HARMLESS.search(name.lower()) and elsewhere(scope, one.func):
+        method = isinstance(one.func, ast.Attribute)
+        may = name in _RUNS if method else one.args and not name[:1].isupper() and not _HARMLESS.search(name.lower())
+        if may and elsewhere(scope, one.func):
             return True
         if len(visited) > 50 or of_a_module:  # torch.save() is no save() of this file
             continue
