@@ -367,17 +367,20 @@ def on_condition(scope: Scope, reader: Reader, followed: Sequence[ast.AST]) -> b
 
 def each_step(scope: Scope, test: ast.AST, reader: Reader) -> bool:
     """Whether a condition holds at each optimizer step, or in the process that counts."""
-    looped = {
-        name for loop in own(scope.body) if isinstance(loop, LOOPS) for one in own(loop) for name, _ in assignments(one)
-    }
     for part in parts_of(test, ast.And):
         words = " ".join(last(one).lower() for one in ast.walk(part))
-        counts = (one.right for whole in _spelled(scope, part) for one in ast.walk(whole) if isinstance(one, ast.BinOp))
-        if any(dotted(one) in looped for count in counts for one in ast.walk(count)):
-            return False  # of how many batches a step is made changes
         if not (every_of(scope, part, reader) or any(word in words for word in _EACH_STEP)):
             return False
     return True
+
+
+def gathers_unevenly(scope: Scope) -> bool:
+    """Whether loops set the number of batches of which a step is made."""
+    nodes = (one for loop in own(scope.body) if isinstance(loop, LOOPS) for one in own(loop))
+    looped = {name for node in nodes for name, _ in assignments(node)}
+    parts = (part for _, test, _ in ways(scope) for whole in _spelled(scope, test) for part in ast.walk(whole))
+    counts = (part.right for part in parts if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod))
+    return any(dotted(one) in looped for count in counts for one in ast.walk(count))
 
 
 def _share(scope: Scope, test: ast.AST, reader: Reader) -> float | None:

@@ -41,7 +41,7 @@ def nest_of(stack: list[Scope], reader: Reader, fits: frozenset[str] = frozenset
         more = more or ends.more
         bounds += ends.bounds
         counters += ends.counters
-    if any(map(conditions.caught, stack)):
+    if any(conditions.caught(scope) or conditions.gathers_unevenly(scope) for scope in stack):
         loops = [one._replace(at_most=True) for one in loops]
     first = levels[0] if levels else None
     outside = stack[: stack.index(first.scope)] if first else stack

@@ -252,7 +252,7 @@ def by_passes(
         return work.TotalClaim("code", total, text, steps, None, more=bool(passes.each))
     if nest.sometimes and stream is not None:  # more of the batches may make a step
         lasts.append(max(lasts[-1], (stream.lengths[-1] or 0) / nest.share))
-    low = steps if at_most or nest.sometimes else here + left * lasts[0] * (1 - work.SLACK) - 1
+    low = steps if at_most else here + left * lasts[0] * (1 - work.SLACK) - 1
     high = here + left * lasts[-1] * (1 + work.SLACK) + 1
     claim = work.TotalClaim("code", total, text, low, high, at_most, True)
     if nest.varies is not None:
