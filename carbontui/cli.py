@@ -230,29 +230,36 @@ def repaired(error: click.ClickException) -> str:
 def main() -> NoReturn:
     """Entry point: wrong use is one line and exit 2, never a traceback."""
     streams.repair()
+    code: int | str | None = 0
     try:
-        cli.main(prog_name="carbontui", standalone_mode=False)
+        try:
+            cli.main(prog_name="carbontui", standalone_mode=False)
+        except click.exceptions.Exit as end:
+            code = end.exit_code
+        except SystemExit as end:
+            code = end.code
+        except Failure as error:
+            error.show()
+            code = error.code
+        except click.ClickException as error:
+            click.echo(f"carbontui: {repaired(error)}", err=True)
+            code = 2
+        except (click.Abort, KeyboardInterrupt):
+            code = 130
         sys.stdout.flush()
-        sys.exit(0)
-    except click.exceptions.Exit as end:
-        sys.exit(end.exit_code)
-    except Failure as error:
-        error.show()
-        sys.exit(error.code)
-    except click.ClickException as error:
-        click.echo(f"carbontui: {repaired(error)}", err=True)
-        sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
     except BrokenPipeError:
-        # the reader of stdout is gone: give the interpreter somewhere to flush its buffer to
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        pass  # the reader of stdout is gone
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"carbontui: {where}{error.strerror or error}", err=True)
-        sys.exit(4 if isinstance(error, PermissionError) else 1)
+        code = 4 if isinstance(error, PermissionError) else 1
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # give the interpreter somewhere to flush its buffer to: it would end with an error and code of its own
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -287,6 +287,7 @@ class Place:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
         said = {"CARBONTUI_ZONE": "DE", "CARBONTUI_BUDGET": "1x"}  # else a terminal is asked for them
+        said["PYTHONUNBUFFERED"] = "1"  # as `run` has it where nobody sets it
         self.env = house.env | said | {"RUN": run, "TERM": "xterm-256color", "PATH": os.pathsep.join(_path())}
         (self.folder / "lines").write_text("one\ntwo\nthree\n")
         (self.folder / "data").write_bytes(bytes(range(256)) * 4000)

@@ -200,6 +200,9 @@ def whole(script, tmp_path, monkeypatch):
         ("def main():\n    going = True\n    while going:\n        step()\n        going = False\nmain()", None),
         ("x = 1; [int() for _ in range(3)]\nfor e in range(4):\n    for i in range(2): int(); step()", 8),
         ("def main(n):\n    for _ in range(n): step()\nx = 1; main(7); y = 2\n", 7),
+        ("def fit(a, b, n):\n    for _ in range(n): step()\ndef main():\n    ab = 1, 2\n    fit(*ab, 6)\nmain()", 6),
+        ("def parts(n):\n    for i in range(n): yield i\ndef epoch(over):\n    for i, x in enumerate(over):\n"
+         "        step()\nfor _ in range(4): epoch(parts(5))", 20),
         (PERMUTED + "for e in range(3):\n    for k in randperm(20).split(8): step()", 9),
         (PERMUTED + "def main(n=20):\n    order = randperm(n)\n    for k in order[order].split(8): step()\nmain()", 3),
         ("def main():\n    n = 0\n    for i in range(40):\n        n += 1\n        if n % 5 == 0: continue\n"
@@ -376,12 +379,140 @@ def test_a_loop_until_a_counter_is_full_has_just_that_many_steps(body, last, tmp
         ("train(3); train(4)", 1),
         ("train(3)\nfinetune = max\nx = 0 and finetune(4)", 1),
         ("def close(n): train(n)\nclose(3)\nx = 0 and os.close(4)", 0),
+        ("train(3)\ndef again(): x.backward()\nfor _ in range(0): lbfgs.step(again)", 1),
+        ("try:\n    train(3)\nfinally:\n    train(4)", 1),
+        ("match 1:\n    case 1:\n        train(3)\n        train(4)", 1),
+        ("all([train(3), train(4)])", 1),
+        ("def also(a): train(4)\nalso(train(3))", 1),
+        ("def same(a): return a\nsame(train(3))", 0),
+        ("import functools\nlater = functools.partial(train, 4)\ntrain(3)\nlater()", 1),
+        ("TABLE = {1: train}\nTABLE[1](3)\nTABLE[int('1')](4)", 1),
+        (
+            "class A:\n    def fit(self): train(3)\n    def __call__(self, name): getattr(self, name)()\n"
+            "    def go(self):\n        train(3)\n        self('fit')\nA().go()",
+            1,
+        ),
+        ("from beside import calibrate, evaluate\ntrain(3)\ncalibrate(1)", 1),
+        ("from beside import calibrate, evaluate\ntrain(3)\nevaluate(1)", 0),
+        ("from beside import Runner\nrunner = Runner()\ntrain(3)\nrunner.run()", 1),
+        ("from beside import Runner\nlogger = Runner()\ntrain(3)\nlogger.info('done')\nRunner(logger)", 0),
     ],
 )
 def test_training_that_follows_is_noticed(last, following, tmp_path, monkeypatch):
+    (tmp_path / "beside.py").write_text(
+        "class Runner:\n    def __init__(self, *_): pass\n    run = info = __init__\ncalibrate = evaluate = id\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "beside", raising=False)
     script = "import os\ndef train(n):\n    for _ in range(n):\n        step()\n        x = 0 and x.backward()\n"
     chain = chains_of(script + last, tmp_path, monkeypatch)[0]
     assert behind(chain) == following
+
+
+ROUNDS = """
+import functools
+def phase(n):
+    for _ in range(n):
+        step()
+        x = 0 and x.backward(optimizer.step())
+def epoch(n, training=True):
+    for _ in range(n):
+        step()
+        if training and 0: x.backward(optimizer.step())
+def validate(n):
+    for _ in range(n): x = 0 and x.backward()
+def again(n):
+    def around(f):
+        def inner(): return [f() for _ in range(n)]
+        return inner
+    return around
+@again(4)
+def run(): phase(2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "more"),
+    [
+        ("for _ in range(4):\n    phase(2)\n    phase(1)", True),
+        (
+            "for _ in range(4):\n    if _ < 9: phase(2)\n    for k in range(3): x = 0 and x.backward(opt.step())",
+            True,
+        ),
+        ("for _ in range(4):\n    epoch(2)\n    epoch(1, training=False)", False),
+        ("for _ in range(4):\n    phase(2)\n    validate(1)", False),
+        ("for name in 'ab': {'a': phase, 'b': phase}[name](2)", True),
+        ("list(map(phase, range(1, 3)))", True),
+        ("min((1, 2), key=phase) if phase(1) else min((1, 2), key=lambda n: phase(n) or n)", False),
+        ("run()", True),
+        ("phase(3)", False),
+    ],
+)
+def test_phases_that_take_turns_and_calls_by_another_make_it_no_limit(script, more, tmp_path, monkeypatch):
+    assert nest_of(ROUNDS + script, tmp_path, monkeypatch).more is more
+
+
+@pytest.mark.parametrize(
+    ("inside", "at_most"),
+    [
+        ("with suppress(Over): {}", True),
+        ("try: {}\n        except module.Diverged as error: print(error)", True),
+        ("try: {}\n        except module.Diverged as error: raise", False),
+        ("try: {}\n        except KeyboardInterrupt: print('saved')", False),
+        ("try: {}\n        except RuntimeError as error: print(error)", False),
+        ("for lr in (1, 2):\n            try: {}\n            except RuntimeError: continue", True),
+        (
+            "for _ in (1, 2):\n            try: int()\n            except StopIteration: break\n            fit()",
+            True,
+        ),
+        ("for _ in range(9): step(); helper()", True),
+    ],
+)
+def test_what_is_caught_and_who_exits_make_it_an_upper_bound(inside, at_most, tmp_path, monkeypatch):
+    script = (
+        "import module\nfrom contextlib import suppress\nclass Over(Exception): pass\n"
+        "def helper():\n    if not step: finish()\ndef finish(): exit()\n"
+        f"def go():\n    if step:\n        {inside.format('fit()')}\n"
+        "def fit():\n    for _ in range(9): step()\ngo()"
+    )
+    (tmp_path / "module.py").write_text("class Diverged(Exception): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "module", raising=False)
+    assert any(one.at_most for one in nest_of(script, tmp_path, monkeypatch).loops) is at_most
+
+
+MOVED = """
+class Grows:
+    def after(self, trainer): trainer.most += 0; trainer.until = trainer.until
+class Trainer:
+    def __init__(self): self.bs, self.until, self.most = 2, 9, 9; self.make()
+    def make(self): self.loader = Loader([1] * self.bs)
+    def lazily(self):
+        if self.late is None: self.late = Loader([1])
+    def grow(self, epoch):
+        if epoch == 5: self.make()
+    def fit(self, late=None):
+        self.late, done = None, 0
+        self.lazily()
+        while done < self.until:
+            for x in self.WHICH: pass
+            self.grow(done); Grows().after(self)
+            done += 1
+Trainer().fit()
+"""
+
+
+@pytest.mark.parametrize(("which", "replaced"), [("loader", True), ("late", False)])
+def test_a_loader_made_anew_on_a_condition_and_an_end_that_moves(which, replaced, tmp_path, monkeypatch):
+    found = nest_of(OWN_LOADERS.partition("class Trainer")[0] + MOVED.replace("WHICH", which), tmp_path, monkeypatch)
+    assert found.replaced is replaced and found.bounds == () and found.loops[0].at_most
+
+
+@pytest.mark.parametrize(("set_name", "changes"), [("accum", True), ("other", False)])
+def test_gradients_gathered_over_a_number_that_changes(set_name, changes, tmp_path, monkeypatch):
+    script = f"accum = 1\nfor e in range(9):\n    {set_name} = {{0: 1, 6: 4}}.get(e, accum)\n    for i in range(8):\n"
+    script += "        if (i + 1) % accum == 0: step()"
+    assert [one.at_most for one in nest_of(script, tmp_path, monkeypatch).loops] == [changes, changes]
 
 
 @pytest.mark.parametrize(("last", "following"), [("", 0), ("model.fit(2)", 1), ("x = step", 0), ("more()", 1)])
@@ -596,6 +727,36 @@ def test_hostile_objects_are_asked_what_a_plain_run_asks(ranks, launch, finish):
     outcome = finish(launch(command), timeout_s=200)
     kinds, before = ({line for line in text.splitlines() if line[1:3] == " a"} for text in (outcome, alone.stdout))
     assert len(before) == 36 * ranks and kinds == before
+
+
+OWN_LOADERS = """
+class Loader(list):
+    def __iter__(self):
+        step()
+        return list.__iter__(self)
+def fit(loader):
+    for epoch in range(2):
+        for x in loader: pass
+class Trainer:
+    def __init__(self, n): self.loader = Loader([1] * n)
+    def fit(self):
+        for x in self.loader: pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "around"),
+    [
+        ("for n in (1, 3):\n    fit(Loader([1] * n))", 0),
+        ("def main(n):\n    data = [1] * n\n    fit(Loader(data))\nfor n, lr in zip([1, 3], 'ab'): main(n)", 0),
+        ("for k in range(2):\n    for n in [5, 6]:\n        t = Trainer(n)\n        t.fit()", 1),
+        ("loader = Loader([1])\nfor lr in (0.1, 0.2): fit(loader)", None),
+        ("for fold in range(3): fit(Loader([1] * fold))", None),
+        ("for fold in [0, 1, 2]: fit(Loader([1] * fold))", None),
+    ],
+)
+def test_what_passes_have_their_length_from_is_noticed(script, around, tmp_path, monkeypatch):
+    assert nest_of(OWN_LOADERS + script, tmp_path, monkeypatch).varies == around
 
 
 STAGES = """

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from carbontui import protocol
 from carbontui.job.worker import work
-from carbontui.job.worker.model import WorkModel
+from carbontui.job.worker.model import Passes, WorkModel, by_passes
 
 COUNTS = st.one_of(st.integers(0, 40), st.integers(0, 2**53))
 PLACES = st.integers(0, 3)
@@ -96,3 +96,15 @@ def test_whatever_a_rank_reports_gives_a_total_that_can_be_shown_or_none(reports
         again = model.to_keep()
         if again is not None:
             assert msgspec.json.decode(protocol.encode(again))["kept"] is not None
+
+
+@given(st.integers(2, 5), st.integers(1, 4), st.data())
+def test_passes_of_another_length_each_round_have_no_limit_yet(rounds, epochs, data):
+    nest = work.Nest((work.LoopAround(1, rounds), work.LoopAround(2, epochs), work.LoopAround(3, None)), varies=0)
+    lengths = data.draw(st.lists(st.sampled_from([20, 40]), min_size=1, max_size=rounds * epochs - 1))
+    steps = sum(lengths)
+    passes = Passes(0, len(lengths) + 1, steps, tuple(lengths), float(lengths[-1]))
+    claim = by_passes(passes, None, nest, 2, rounds * epochs, steps)
+    alike = len(lengths) > epochs and len(set(lengths)) == 1
+    assert (claim.high is not None) is alike
+    assert not alike or claim.low <= lengths[0] * rounds * epochs <= claim.high

@@ -2,29 +2,59 @@
 under which a loop comes to a place: at every n-th time, from some number on, in one process only."""
 
 import ast
-import re
+import builtins
+import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from carbontui.client.readonly import is_number
-from carbontui.job.worker.source import Scope, assignments, dotted, last, lines, own
+from carbontui.job.worker.source import (
+    FITS,
+    LOOPS,
+    Scope,
+    apart,
+    assignments,
+    dotted,
+    end,
+    is_step,
+    last,
+    lines,
+    own,
+    set_anew,
+    simple,
+    trains,
+)
 from carbontui.job.worker.values import Reader, truth
 from carbontui.job.worker.work import ENDLESS
 
 WRAPPERS = ("tqdm", "enumerate", "track", "list", "reversed", "sorted", "iter", "prange", "progress_bar", "master_bar")
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _EACH_STEP = ("sync", "accum", "main_process", "rank", "master")
 """Parts of the names of conditions that hold at each optimizer step, or in the process that counts."""
 SEARCHED_MAX = 20_000
 """A longer range is not gone through."""
-FITS = frozenset(("fit", "fit_one_cycle", "fine_tune", "train", "learn", "cross_val_score", "cross_validate"))
-"""What frameworks call a whole training."""
-_TRAINS = re.compile("(re|pre|do_|run_)?(train|fit|fine_?tune|distill)(ing|_[a-z]+)?")
-"""What a function of another file is called that trains."""
+_REPEAT = frozenset(("map", "starmap", "imap", "min", "max", "sorted", "reduce", "agent", "timeit"))
+"""What calls the function it is given, more than once."""
+_ENDS = ("StopIteration", "AssertionError", "ArithmeticError", "FloatingPointError")
+"""Exceptions of Python's own that are no error where they are caught."""
 _FAILS = ("exit(1)", "sys.exit(1)", "os._exit(1)")
-_OTHER_STEPS = ("sched", "lr", "prof", "env", "ema", "warm", "anneal", "carbontui")
-"""Parts of the names of what has a step() and is no optimizer."""
 _TIME = ("time", "perf_counter", "monotonic", "now", "elapsed")
+
+
+class LoopLevel(NamedTuple):
+    """A loop, and the function it is in."""
+
+    scope: Scope
+    node: Any
+
+
+def levels_of(stack: Sequence[Scope]) -> list[LoopLevel]:
+    """The loops around the present line of the last of these functions, which have called each other."""
+    callees = [*(one.function for one in stack[1:]), None]
+    return [
+        LoopLevel(scope, node)
+        for scope, callee in zip(stack, callees, strict=bool(stack))
+        for node in around(scope, callee)
+    ]
 
 
 def fits_of(scope: Scope) -> frozenset[str]:
@@ -33,59 +63,49 @@ def fits_of(scope: Scope) -> frozenset[str]:
     return FITS & {last(one.func) for one in calls if one.lineno <= scope.line <= (one.end_lineno or 0)}
 
 
-def follows(scope: Scope, fits: frozenset[str]) -> list[ast.AST]:
-    """The statements that train behind the one that a function is at, outside of its loops."""
-    found: list[ast.AST] = []
-    body: Sequence[ast.stmt] = getattr(scope.body, "body", [])
-    while body:
-        at = next((number for number, one in enumerate(body) if lines([one], scope.line)), None)
-        if at is None:
-            return found
-        found += (one for one in body[at + 1 :] if trains(scope, one, fits))
-        now = body[at]
-        if isinstance(now, (ast.For, ast.AsyncFor, ast.While, ast.FunctionDef, ast.ClassDef)):
-            return found
-        blocks = [getattr(now, name, []) for name in ("body", "orelse", "finalbody")]
-        blocks += [one.body for one in getattr(now, "handlers", [])]
-        body = next((block for block in blocks if lines(block, scope.line)), [])
+def follows(scope: Scope, fits: frozenset[str], call: ast.Call | None) -> list[ast.AST]:
+    """What trains behind the statement that a function is at, outside of its loops, and behind `call` in it."""
+    found: list[ast.AST] = [
+        one for one, behind in apart(getattr(scope.body, "body", []), scope.line) if behind and trains(scope, one, fits)
+    ]
+    for one in simple(scope) if call is not None else ():
+        if isinstance(one, ast.Call) and end(one) > end(call):  # by itself: what it is given has been looked at
+            func = ast.Attribute(ast.Name("_"), one.func.attr) if isinstance(one.func, ast.Attribute) else one.func
+            alone = ast.copy_location(ast.Call(func, [], []), one)
+            found += [alone] if trains(scope, alone, fits) else []
     return found
 
 
-def trains(scope: Scope, node: ast.AST, fits: frozenset[str], visited: frozenset[str] = frozenset()) -> bool:
-    """Whether a statement computes gradients, or calls one of `fits`, itself or in a function of its file."""
-    for one in ast.walk(node):
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not visited:
-            return False  # it is only defined here
-        if not isinstance(one, ast.Call):
-            continue
-        name = last(one.func)
-        if name == "backward" or (name == "step" and "opt" in dotted(one.func).lower()) or name in fits:
+def beside(levels: Sequence[LoopLevel]) -> bool:
+    """Whether other loops make steps in the rounds of one of these but the innermost: phases that take turns."""
+    known = {scope.function for scope, _ in levels} - {None}
+    others = ((scope, one) for scope, node in levels[:-1] for one, _ in apart(getattr(node, "body", []), scope.line))
+    return any(_phase(scope, one, known) for scope, one in others)
+
+
+def _phase(scope: Scope, node: ast.AST, known: set[Any], looped: bool = False, depth: int = 0) -> bool:
+    """Whether this makes steps in a loop. One of the `known` functions whose steps have a condition does not where it
+    is called once more: to evaluate, likely."""
+    for call in (one for one in [node, *own(node)] if isinstance(one, ast.Call)):
+        above = [*itertools.takewhile(lambda one: one is not scope.file.parents.get(node), scope.file.above(call))]
+        inside = looped or any(isinstance(one, LOOPS) for one in above)
+        evaluates = node in known and any(isinstance(one, ast.If) for one in above)
+        if inside and not evaluates and is_step(scope, call):
             return True
-        root = scope.space.get(dotted(one.func).partition(".")[0])
-        of_a_module = "module" in getattr(root, "kinds", ())
-        here = isinstance(one.func, ast.Name) and (name in scope.file.classes or any(scope.file.named(name)))
-        if not here and (of_a_module or isinstance(one.func, ast.Name)) and _TRAINS.fullmatch(name):
-            return True
-        if name in visited or len(visited) > 50 or of_a_module:  # torch.save() is no save() of this file
-            continue
-        visited = visited | {name}
-        called = scope.file.called(one)
-        made = scope.file.classes.get(name)
-        called += [one for one in scope.file.named("__init__") if made is not None and scope.file.owner(one) is made]
-        if any(trains(scope, statement, fits, visited) for function in called for statement in function.body):
+        if depth < 4 and any(_phase(scope, one, known, inside, depth + 1) for one in scope.file.called(call)):
             return True
     return False
 
 
-def is_step(scope: Scope, call: ast.Call) -> bool:
-    """Whether this is an optimizer's step: `optimizer.step()`, `scaler.step(optimizer)`, and `o.step()` where gradients
-    are computed in the same loop."""
-    if last(call.func) != "step" or not isinstance(call.func, ast.Attribute):
+def unclear(scope: Scope) -> bool:
+    """Whether a function was called by its caller otherwise than by its name, perhaps several times."""
+    if scope.caller is None or scope.call is not None:
         return False
-    names = " ".join(map(dotted, (call.func, *call.args))).lower()
-    loop = next((one for one in scope.file.above(call) if isinstance(one, _LOOPS)), scope.body)
-    graded = any(isinstance(one, ast.Call) and last(one.func) == "backward" for one in ast.walk(loop))
-    return "opt" in names or (graded and not any(word in names for word in _OTHER_STEPS))
+    parts = simple(scope.caller)
+    calls = [one for one in parts if isinstance(one, ast.Call)]
+    by_table = around(scope.caller, None) and any(isinstance(one.func, (ast.Subscript, ast.Call)) for one in calls)
+    repeated = any(isinstance(one, ast.comprehension) for one in parts) or _REPEAT & {last(one.func) for one in calls}
+    return bool(by_table or repeated)
 
 
 def left_before(scope: Scope, node: ast.AST) -> bool:
@@ -97,10 +117,16 @@ def left_before(scope: Scope, node: ast.AST) -> bool:
 
 def over(stack: Sequence[Scope]) -> bool:
     """Whether a for statement begins here: a pass that is only asked for with iter() may end anywhere."""
+    inner = _at_head(stack)
+    return bool(inner) and bool(_heads(inner[-1]) or _set_before(inner[-1]))
+
+
+def _at_head(stack: Sequence[Scope]) -> Sequence[Scope]:
+    """These functions without the loader's own."""
     inner = list(stack)
     while inner and getattr(inner[-1].function, "name", "") == "__iter__" and not _heads(inner[-1]):
         inner.pop()
-    return bool(inner) and bool(_heads(inner[-1]) or _set_before(inner[-1]))
+    return inner
 
 
 def _set_before(scope: Scope) -> bool:
@@ -124,8 +150,10 @@ def _heads(scope: Scope) -> list[ast.AST]:
 def replaced(stack: Sequence[Scope]) -> bool:
     """Whether what a for statement begins to run over is replaced on a condition, in a loop around it: a loader with
     other batches from some epoch on."""
-    scope: Scope | None = stack[-1] if stack else None
+    scope: Scope | None = next(reversed(_at_head(stack)), None)
     heads = _heads(scope) if scope else []
+    if scope and any(set_anew(scope, dotted(node)) for head in heads for node in ast.walk(head)):
+        return True
     names = {node.id for head in heads for node in ast.walk(head) if isinstance(node, ast.Name)}
     while scope is not None and names:
         for node in own(scope.body):
@@ -139,11 +167,44 @@ def replaced(stack: Sequence[Scope]) -> bool:
     return False
 
 
+def varies(stack: Sequence[Scope], reader: Reader) -> int | None:
+    """How many loops are around the one on whose variable the length of the passes depends that begin here: `for n in
+    (10, 100): loader = DataLoader(data[:n])`. None without one: numbers of a range, and folds, make passes alike."""
+    stack = _at_head(stack)
+    levels = levels_of(stack)
+    heads = _heads(stack[-1]) if stack else []
+    names = {node.id for head in heads for node in ast.walk(head) if isinstance(node, ast.Name)}
+    for scope in reversed(stack):
+        given, waiting = scope.file.assigned(scope.body), [*names]
+        while waiting:
+            values = [value for value in given.get(waiting.pop(), []) if value is not None]
+            waiting += {one.id for value in values for one in ast.walk(value) if isinstance(one, ast.Name)} - names
+            names.update(waiting)
+        for depth in reversed(range(len(levels))):
+            targets = {last(one) for one in ast.walk(getattr(levels[depth].node, "target", ast.Pass()))}
+            if levels[depth].scope is scope and names & targets and _differ(levels[depth], reader):
+                return depth
+        passed = filter(None, [reader.passed(scope, name) for name in names])
+        names = {name for name in names if name not in given}
+        names |= {one.id for _, value in passed for one in ast.walk(value) if isinstance(one, ast.Name)}
+    return None
+
+
+def _differ(level: LoopLevel, reader: Reader) -> bool:
+    """Whether a for statement runs over values that its code names."""
+    over = level.node.iter
+    while isinstance(over, ast.Call) and last(over.func) in WRAPPERS and over.args:
+        over = over.args[0]
+    value = reader.value(level.scope, over)
+    named = isinstance(over, ast.Call) and last(over.func) in ("zip", "product", "items")
+    return named or (type(value) is tuple and value != (*range(len(value)),))
+
+
 def around(scope: Scope, callee: ast.AST | None) -> list[ast.AST]:
     """The loops of a function around its present line."""
     found: list[ast.AST] = []
     for node in own(scope.body):
-        if isinstance(node, _LOOPS):
+        if isinstance(node, LOOPS):
             if lines(node.body, scope.line):
                 found.append(node)
         elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)) and callee is not None:
@@ -155,9 +216,9 @@ def around(scope: Scope, callee: ast.AST | None) -> list[ast.AST]:
     return sorted(found, key=lambda node: (node.lineno, -(node.end_lineno or 0)))  # type: ignore[attr-defined]
 
 
-def stops(loop: ast.AST) -> Iterator[ast.AST]:
+def stops(scope: Scope, loop: ast.AST) -> Iterator[ast.AST]:
     """The conditions under which a loop's body leaves it."""
-    if not isinstance(loop, _LOOPS):
+    if not isinstance(loop, LOOPS):
         return
     waiting: list[tuple[ast.AST, bool]] = [(node, True) for node in loop.body]
     while waiting:
@@ -170,7 +231,11 @@ def stops(loop: ast.AST) -> Iterator[ast.AST]:
             yield ast.UnaryOp(ast.Not(), node.test)
         if isinstance(node, ast.Try) and _leaves([*node.body, *node.orelse], direct):
             yield ast.Name("an exception", ast.Load())  # tried again
-        inner = isinstance(node, _LOOPS)
+        if isinstance(node, ast.Try) and any(
+            _leaves(one.body, direct) and not _is_error(scope, one) for one in node.handlers
+        ):
+            yield ast.Name("an exception", ast.Load())
+        inner = isinstance(node, LOOPS)
         waiting += [(child, direct and not inner) for child in ast.iter_child_nodes(node)]
 
 
@@ -180,21 +245,47 @@ def _leaves(body: Sequence[ast.stmt], direct: bool) -> bool:
     return exits or any((direct and isinstance(one, ast.Break)) or isinstance(one, ast.Return) for one in body)
 
 
+def exits(scope: Scope, call: ast.Call, depth: int = 0) -> bool:
+    """Whether a function that is called here may end the process in good order."""
+    inside = [one for function in scope.file.called(call) for one in own(function) if isinstance(one, ast.Call)]
+    ends = any(last(one.func) in ("exit", "_exit") and ast.unparse(one) not in _FAILS for one in inside)
+    return ends or (depth < 3 and any(exits(scope, one, depth + 1) for one in inside))
+
+
 def caught(scope: Scope) -> bool:
-    """Whether an exception that the file raises is caught around the present line: it may end loops there."""
-    tries = (one for one in own(scope.body) if isinstance(one, ast.Try) and lines(one.body, scope.line))
-    types = (one.type for tried in tries for one in tried.handlers if one.type is not None)
-    return any(last(one) in scope.file.raised for kind in types for one in ast.walk(kind))
+    """Whether an exception that is no error may end loops around the present line: caught, and not raised again."""
+    for node in own(scope.body):
+        if isinstance(node, ast.With) and lines(node.body, scope.line):
+            if any(last(getattr(one.context_expr, "func", one)) == "suppress" for one in node.items):
+                return True
+        elif isinstance(node, ast.Try) and lines(node.body, scope.line):
+            above = itertools.takewhile(lambda one: one is not scope.function, scope.file.above(node))
+            looped = any(isinstance(one, LOOPS) for one in above)
+            if any(_catches(one) and (looped or not _is_error(scope, one)) for one in node.handlers):
+                return True
+    return False
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    """Whether this goes on, and not for a person's Ctrl-C."""
+    raised = isinstance(handler.body[-1], ast.Raise) or ast.unparse(handler.body[-1]) in _FAILS
+    return not raised and (handler.type is None or last(handler.type) != "KeyboardInterrupt")
+
+
+def _is_error(scope: Scope, handler: ast.ExceptHandler) -> bool:
+    """Whether all it catches are errors of Python's own, or what nobody raises."""
+    kinds = {last(one) for one in ast.walk(handler.type)} - {""} if handler.type is not None else set()
+    own_ones = {name for name in kinds if name in scope.file.classes or hasattr(builtins, name)}
+    return kinds == own_ones and not kinds & {*scope.file.raised, *_ENDS}
 
 
 def timed(stack: Sequence[Scope]) -> bool:
     """Whether a clock may end one of the loops around this place."""
-    for number, scope in enumerate(stack):
-        for node in around(scope, stack[number + 1].function if number + 1 < len(stack) else None):
-            tests = [*stops(node), *([node.test] if isinstance(node, ast.While) else [])]
-            names = {last(one).lower().replace("timestep", "") for test in tests for one in ast.walk(test)}
-            if any(word in name for name in names for word in _TIME if name):
-                return True
+    for scope, node in levels_of(stack):
+        tests = [*stops(scope, node), *([node.test] if isinstance(node, ast.While) else [])]
+        names = {last(one).lower().replace("timestep", "") for test in tests for one in ast.walk(test)}
+        if any(word in name for name in names for word in _TIME if name):
+            return True
     return False
 
 
@@ -235,7 +326,7 @@ def ways(scope: Scope) -> list[tuple[Any, ast.AST, bool]]:
             found.append((node, node.test, lines(node.body, scope.line)))
         elif isinstance(node, ast.Continue) and node.lineno < scope.line:
             parent: Any = scope.file.parents[node]
-            loop: Any = next(one for one in scope.file.above(node) if isinstance(one, _LOOPS))
+            loop: Any = next(one for one in scope.file.above(node) if isinstance(one, LOOPS))
             simple = isinstance(parent, ast.If) and node in parent.body and scope.file.parents[parent] is loop
             grown = (one.lineno < node.lineno for one in own(loop) if isinstance(one, ast.AugAssign))
             # what a while statement counts behind it are no rounds
@@ -281,6 +372,15 @@ def each_step(scope: Scope, test: ast.AST, reader: Reader) -> bool:
         if not (every_of(scope, part, reader) or any(word in words for word in _EACH_STEP)):
             return False
     return True
+
+
+def gathers_unevenly(scope: Scope) -> bool:
+    """Whether loops set the number of batches of which a step is made."""
+    nodes = (one for loop in own(scope.body) if isinstance(loop, LOOPS) for one in own(loop))
+    looped = {name for node in nodes for name, _ in assignments(node)}
+    parts = (part for _, test, _ in ways(scope) for whole in _spelled(scope, test) for part in ast.walk(whole))
+    counts = (part.right for part in parts if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod))
+    return any(dotted(one) in looped for count in counts for one in ast.walk(count))
 
 
 def _share(scope: Scope, test: ast.AST, reader: Reader) -> float | None:

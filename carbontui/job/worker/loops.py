@@ -7,10 +7,11 @@ times depth d is reached in one run of a smaller depth.
 import ast
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from carbontui.client.readonly import is_number
 from carbontui.job.worker import conditions
+from carbontui.job.worker.conditions import LoopLevel
 from carbontui.job.worker.source import Scope, assignments, dotted, last, lines, own
 from carbontui.job.worker.values import UNKNOWN, Described, MadeOf, Reader, truth
 from carbontui.job.worker.work import ENDLESS, LoopAround, LoopBound, Nest, StepCounter, certain, reached
@@ -21,36 +22,26 @@ FOLDS = ("KFold", "StratifiedKFold", "GroupKFold", "StratifiedGroupKFold", "Time
 PARTS = ("split", "chunk", "array_split", "batched", "chunked", "islice")
 
 
-class _Level(NamedTuple):
-    scope: Scope
-    node: ast.AST
-
-
 def nest_of(stack: list[Scope], reader: Reader, fits: frozenset[str] = frozenset()) -> Nest:
     """The loops around the present line of the last of these functions, which have called each other; calls of a name
     among `fits` train too."""
-    levels: list[_Level] = []
-    depths: dict[int, int] = {}
-    for number, scope in enumerate(stack):
-        callee = stack[number + 1].function if number + 1 < len(stack) else None
-        levels += [_Level(scope, node) for node in conditions.around(scope, callee)]
-        depths[id(scope)] = len(levels)
+    levels = conditions.levels_of(stack)
     bounds: list[LoopBound] = []
     counters: list[StepCounter] = []
     loops = []
     picked = [conditions.chosen(scope, node, reader) for scope, node in levels]
     followed = [test for found in picked if found is not None for test in found[1]]
     share = conditions.every_so_many(stack, reader, followed)
-    more = False
+    more = conditions.beside(levels) or any(map(conditions.unclear, stack))
     for depth, (level, found) in enumerate(zip(levels, picked, strict=False)):
-        ends = _Ends(stack, levels, depths, reader, share)
+        ends = _Ends(stack, levels, reader, share)
         loop = ends.loop(depth, level)
         at_most = loop.at_most and isinstance(level.node, ast.For)  # a comprehension's conditions are all followed
         loops.append(loop if found is None else loop._replace(times=found[0], at_most=at_most))
         more = more or ends.more
         bounds += ends.bounds
         counters += ends.counters
-    if any(map(conditions.caught, stack)):
+    if any(conditions.caught(scope) or conditions.gathers_unevenly(scope) for scope in stack):
         loops = [one._replace(at_most=True) for one in loops]
     first = levels[0] if levels else None
     outside = stack[: stack.index(first.scope)] if first else stack
@@ -58,10 +49,11 @@ def nest_of(stack: list[Scope], reader: Reader, fits: frozenset[str] = frozenset
     if first is not None:
         at = getattr(first.scope.function, "lineno", 0), getattr(first.node, "lineno", 0)
         key.append((first.scope.space.name, *at))
+    calls = {one.caller: one.call for one in stack if one.caller is not None}
     ahead = tuple(
         (scope, one)
         for scope in [*outside, *([first.scope] if first else [])]
-        for one in conditions.follows(scope, fits)
+        for one in conditions.follows(scope, fits, calls.get(scope))
     )
     inside = stack[stack.index(first.scope) :] if first else []
     sometimes = any(conditions.on_condition(scope, reader, followed) for scope in inside)
@@ -76,10 +68,8 @@ def _turns(test: ast.AST) -> bool:
 class _Ends:
     """What ends one loop."""
 
-    def __init__(
-        self, stack: list[Scope], levels: list[_Level], depths: dict[int, int], reader: Reader, share: float
-    ) -> None:
-        self.stack, self.levels, self.depths, self.reader, self.share = stack, levels, depths, reader, share
+    def __init__(self, stack: list[Scope], levels: list[LoopLevel], reader: Reader, share: float) -> None:
+        self.stack, self.levels, self.reader, self.share = stack, levels, reader, share
         self.bounds: list[LoopBound] = []
         self.counters: list[StepCounter] = []
         self.at_most = False
@@ -87,7 +77,7 @@ class _Ends:
         """Of the optimizers some are stepped on a condition, perhaps one of them twice."""
         self.text = ""
 
-    def loop(self, depth: int, level: _Level) -> LoopAround:
+    def loop(self, depth: int, level: LoopLevel) -> LoopAround:
         scope, node = level
         times: float | None = None
         line = getattr(node, "lineno", 0)
@@ -105,10 +95,12 @@ class _Ends:
                 times = 1
                 self.more = any(isinstance(one, ast.Continue) for one in own(node))
         else:
-            generators = node.generators  # type: ignore[attr-defined]
+            generators = node.generators
             times = math.prod(self.times(scope, one.iter) or math.inf for one in generators)
             self.at_most = any(one.ifs for one in generators)
-        for test in conditions.stops(node):
+        if any(conditions.exits(scope, one) for one in own(node) if isinstance(one, ast.Call)):
+            self.at_most = True
+        for test in conditions.stops(scope, node):
             for part in conditions.parts_of(test, ast.Or):
                 every = conditions.parts_of(part, ast.And)
                 unmoved = self.reader.unmoved()
@@ -140,6 +132,9 @@ class _Ends:
             given = [one for one in scope.file.assigned(scope.body).get(node.id, []) if one is not None]
             if len(given) == 1 and isinstance(given[0], (ast.Call, ast.Subscript)):
                 return self.times(scope, given[0], depth + 1)  # bar = tqdm(range(...))
+            passed = None if given or len(conditions.around(scope, None)) > 1 else self.reader.passed(scope, node.id)
+            if passed is not None:  # a generator gives its parts once
+                return self.times(*passed, depth + 1)
         if isinstance(node, ast.Subscript) and value is UNKNOWN:
             value = key if type(key := self.reader.value(scope, node.slice)) is range else UNKNOWN  # x[permutation]
         if type(value) is Described and value.name.lower().startswith("tqdm"):
@@ -220,7 +215,7 @@ class _Ends:
         mirrored = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.Eq}
         wanted = (ast.Gt, ast.GtE, ast.Eq) if stops else (ast.Lt, ast.LtE)
         for counter, limit, kind in ((left, right, op), (right, left, mirrored.get(op))):
-            if kind not in wanted:
+            if kind not in wanted or {last(one) for one in ast.walk(limit)} & scope.file.stored:
                 continue
             more = kind in ((ast.Gt,) if stops else (ast.LtE,))
             n = self.reader.value(scope, limit)
@@ -245,7 +240,7 @@ class _Ends:
         for depth, (where, node) in enumerate(self.levels):
             own_name = isinstance(node, ast.For) and name in {last(one) for one in ast.walk(node.target)}
             if own_name and where.function is scope.function and known:  # the loop's own variable
-                start = self._start_of(where, node.iter, name)  # type: ignore[attr-defined]
+                start = self._start_of(where, node.iter, name)
                 # at the end of the body the last one has run, before it it has not
                 times = n - extra - start + more + (where.line < counter.lineno)  # type: ignore[attr-defined]
                 self.bounds.append(LoopBound(depth, depth + 1, max(1, int(times)), True, self.text))
@@ -327,7 +322,7 @@ class _Ends:
     def _depth(self, scope: Scope, line: int) -> int:
         """How many of the loops are around this line."""
         inside = [level for level in self.levels if level.scope is scope]
-        before = self.depths[id(scope)] - len(inside)
+        before = sum(level.scope in self.stack[: self.stack.index(scope)] for level in self.levels)
         return before + sum(lines(getattr(level.node, "body", []), line) for level in inside)
 
     def _reset(self, scope: Scope, where: Scope, name: str, to: int) -> tuple[int, int | None]:

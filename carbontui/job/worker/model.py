@@ -187,8 +187,8 @@ class WorkModel:
             if value is not None:
                 totals.append(_stated(nest, counted + (counter.end - value) / counter.by, counter.text, steps))
         if self._passes is not None and (whole := work.reached(nest, at)) is not None:
-            by_passes = _by_passes(self._passes, stream, nest, at, whole, steps)
-            totals += [by_passes] if by_passes is not None else []
+            nest = nest._replace(varies=there.varies)
+            totals += filter(None, [by_passes(self._passes, stream, nest, at, whole, steps)])
         limits = [bound for bound in nest.bounds if bound.to == depth and bound.of == 0]
         plain = nest._replace(bounds=tuple(one for one in nest.bounds if one not in limits))
         ways = [float(one.times) for one in limits]
@@ -235,7 +235,7 @@ def _stated(nest: work.Nest, total: float, text: str, steps: int) -> work.TotalC
     return work.TotalClaim("code", total, text, steps if at_most else low, high, at_most, steps >= SURE_SHARE * total)
 
 
-def _by_passes(
+def by_passes(
     passes: Passes, stream: LoaderPasses | None, nest: work.Nest, at: int, whole: float, steps: int
 ) -> work.TotalClaim | None:
     left = whole / passes.period - (passes.begun - 1)
@@ -253,7 +253,14 @@ def _by_passes(
     if nest.sometimes and stream is not None:  # more of the batches may make a step
         lasts.append(max(lasts[-1], (stream.lengths[-1] or 0) / nest.share))
     low = steps if at_most else here + left * lasts[0] * (1 - work.SLACK) - 1
-    return work.TotalClaim("code", total, text, low, here + left * lasts[-1] * (1 + work.SLACK) + 1, at_most, True)
+    high = here + left * lasts[-1] * (1 + work.SLACK) + 1
+    claim = work.TotalClaim("code", total, text, low, high, at_most, True)
+    if nest.varies is not None:
+        rounds = work.reached(nest, nest.varies + 1)
+        alike = rounds and passes.begun > whole / passes.period / rounds + 1
+        if not alike or max(passes.each) - min(passes.each) > max(1, work.NEAR * max(passes.each)):
+            return work.opened(claim, steps)
+    return claim
 
 
 def _passes(stream: LoaderPasses, steps: int, share: float, times: int | None, replaced: bool) -> Passes | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from carbontui.job.worker import conditions, loops
-from carbontui.job.worker.source import File, Scope, dotted, own, parsed, scopes
+from carbontui.job.worker.source import File, Scope, dotted, is_step, own, parsed, scopes, trains
 from carbontui.job.worker.values import Described, Reader, Sighted, value_of
 from carbontui.job.worker.work import Nest, certain, reached, text_of
 from carbontui.protocol import CodeRead
@@ -76,7 +76,8 @@ def nest_at(sighted: Sighted, files: Mapping[str, File]) -> Nest:
     fits = frozenset[str]().union(*map(conditions.fits_of, stack if sighted.fits else ()))
     nest = loops.nest_of(stack, reader, fits)
     nest = nest._replace(ahead=None, later=steps_of(nest.ahead, reader), timed=conditions.timed(stack))
-    return nest._replace(over=conditions.over(stack), replaced=conditions.replaced(stack))
+    over, replaced, varies = conditions.over(stack), conditions.replaced(stack), conditions.varies(stack, reader)
+    return nest._replace(over=over, replaced=replaced, varies=varies)
 
 
 def steps_of(ahead: Sequence[tuple[Scope, ast.AST]], reader: Reader) -> tuple[float, str] | None:
@@ -98,7 +99,7 @@ def _steps(stack: list[Scope], statement: ast.AST, reader: Reader) -> tuple[floa
         above = list(itertools.takewhile(lambda one: one not in (statement, scope.function), scope.file.above(call)))
         above += [statement]
         looped = next((one for one in above if isinstance(one, (ast.For, ast.While))), None)
-        if conditions.is_step(at, call):
+        if is_step(at, call):
             counted.setdefault(dotted(call.func), looped or statement)
             if len(counted) > 1 and len(set(counted.values())) == 1 and dotted(call.func) != next(iter(counted)):
                 continue
@@ -109,7 +110,7 @@ def _steps(stack: list[Scope], statement: ast.AST, reader: Reader) -> tuple[floa
                 found = times / nest.share, text_of(nest)
         else:
             named = scope.file.called(call)
-            called = [one for one in named if any(conditions.trains(scope, part, frozenset()) for part in one.body)]
+            called = [one for one in named if any(trains(scope, part, frozenset()) for part in one.body)]
             if not called:
                 continue
             if len(called) == 1 and len(stack) < DEPTH_MAX and called[0] is not scope.function:

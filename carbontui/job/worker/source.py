@@ -1,6 +1,8 @@
-"""The source of the functions that a thread of the training is in: their syntax, what they assign, how they are called.
+"""The source of the functions that a thread of the training is in: their syntax, what they assign, how they are called,
+and which of them train.
 
-The training sends where it is (client/detection/sight.py); nothing here reads a file or a process.
+The training sends where it is (client/detection/sight.py); nothing here reads a file or a process, but for whether a
+file of the same project is there.
 """
 
 from __future__ import annotations
@@ -8,14 +10,31 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COLUMN_MAX = 2**31
 _MOVES = ("append", "appendleft", "extend", "insert", "add", "pop", "popleft", "remove", "clear")
+FITS = frozenset(("fit", "fit_one_cycle", "fine_tune", "train", "learn", "cross_val_score", "cross_validate"))
+"""What frameworks call a whole training."""
+_TRAINS = re.compile("(re|pre|do_|run_)?(train|fit|fine_?tune|distill)(ing|_[a-z]+)?")
+"""What a function of another file is called that trains."""
+_HARMLESS = re.compile(
+    "eval|test|valid|save|log|plot|print|close|report|summar|score|predict|infer|finish|export|dump|writ|metric|record|"
+    "show|draw|stat|accura|check|destroy|sync|sampl|generat|visual|measur|count|get|load|make|build|format|clean|send|set_|"
+    "notif|push|compar|analy|bench|convert|merg|averag|seed|shut"
+)
+"""Parts of the names of functions that do not train."""
+_RUNS = ("run", "start", "go", "execute", "optimize", "train", "fit", "learn", "loop")
+"""What a method is called that trains, of an object of another file."""
+_OTHER_STEPS = ("sched", "lr", "prof", "env", "ema", "warm", "anneal", "carbontui")
+"""Parts of the names of what has a step() and is no optimizer."""
 
 
 class CodePlace(NamedTuple):
@@ -63,6 +82,20 @@ class File:
         """Names and attributes of what is counted up, or has parts added and taken away."""
         thrown = (one.exc for one in every if isinstance(one, ast.Raise) and one.exc is not None)
         self.raised = {last(getattr(one, "func", one)) for one in thrown} - {""}
+        self.stored: set[str] = set()
+        """Attributes that methods set on what they are given: a callback may move the trainer's end."""
+        for function in self.functions:
+            _, *others = [one.arg for one in function.args.args] or [""]
+            stored = (one for one in own(function) if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store))
+            if function.args.args[:1] and function.args.args[0].arg == "self":
+                self.stored |= {one.attr for one in stored if dotted(one.value) in others}
+        imports = [one for one in every if isinstance(one, (ast.Import, ast.ImportFrom))]
+        self._modules = {
+            (name.asname or name.name): "." * getattr(one, "level", 0) + (getattr(one, "module", None) or name.name)
+            for one in imports
+            for name in one.names
+        }
+        self.folder = ""
         self._assigned: dict[ast.AST, dict[str, list[Any]]] = {}
 
     def line(self, line: int, column: int = 0) -> int:
@@ -82,6 +115,12 @@ class File:
         """The functions that a call may be of: `model.train()` is none of a function train()."""
         method = isinstance(call.func, ast.Attribute)
         return [one for one in self.named(last(call.func)) if (self.owner(one) is not None) is method]
+
+    def of_the_project(self, name: str) -> bool:
+        """Whether a name is imported from a file beside this one."""
+        module = self._modules.get(name, "")
+        beside = Path(self.folder, module.partition(".")[0])
+        return module.startswith(".") or (bool(module) and (beside.with_suffix(".py").exists() or beside.is_dir()))
 
     def owner(self, function: ast.AST) -> ast.ClassDef | None:
         """The class of a method."""
@@ -219,6 +258,7 @@ def scopes(chain: Sequence[CodePlace], files: Mapping[str, File], spaces: Mappin
         file = files.get(place.path)
         if file is None:
             continue
+        file.folder = str(Path(place.path).parent)
         function: Function | None = None
         line = file.at(place.line, place.column)
         if not line:
@@ -252,3 +292,124 @@ def _call(caller: Scope, file: File, function: Function) -> ast.Call | None:
 def lines(body: Sequence[ast.stmt], line: int) -> bool:
     """Whether a line is among these statements."""
     return bool(body) and body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno)
+
+
+def apart(body: Sequence[ast.stmt], line: int) -> Iterator[tuple[ast.stmt, bool]]:
+    """The statements beside those around a line, up to a loop or function, and whether they come behind it."""
+    at = next((number for number, one in enumerate(body) if lines([one], line)), None)
+    if at is None:
+        return
+    yield from ((one, number > at) for number, one in enumerate(body) if number != at)
+    now: Any = body[at]
+    if isinstance(now, (*LOOPS, ast.FunctionDef, ast.ClassDef)):
+        return
+    parts = (now, *getattr(now, "handlers", ()), *getattr(now, "cases", ()))
+    blocks = [getattr(part, name, []) for part in parts for name in ("body", "orelse", "finalbody")]
+    inside = next((block for block in blocks if lines(block, line)), [])
+    if isinstance(now, ast.Try) and inside is not now.finalbody:
+        behind = [*(now.orelse if inside is now.body else ()), *now.finalbody]
+        yield from ((one, True) for one in behind)
+    yield from apart(inside, line)
+
+
+def simple(scope: Scope) -> list[Any]:
+    """The parts of the simple statement that a function is at."""
+    whole = (one for one in own(scope.body) if isinstance(one, ast.stmt) and not isinstance(one, ast.Match))
+    statements = (one for one in whole if not hasattr(one, "body"))
+    return [*ast.walk(next((one for one in statements if lines([one], scope.line)), ast.Pass()))]
+
+
+def end(node: Any) -> tuple[int, int]:
+    return node.end_lineno, node.end_col_offset
+
+
+def elsewhere(scope: Scope, func: ast.AST) -> bool:
+    """Whether this is called from another file of the project, or is a method of what one has made."""
+    names = [one.id for one in ast.walk(func) if isinstance(one, ast.Name)]
+    given = (value for name in names for value in scope.file.assigned(scope.body).get(name, []))
+    names += [one.func.id for one in given if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)]
+    return any(map(scope.file.of_the_project, names))
+
+
+def meant(scope: Scope, func: ast.AST) -> list[Function]:
+    """The functions that may be called without their names: by an alias, from a table, by getattr()."""
+    if isinstance(func, ast.Attribute):
+        return []
+    names = {one.id for one in ast.walk(func) if isinstance(one, ast.Name)}
+    if names == {"self"}:
+        return [*scope.file.named("__call__")]
+    if "getattr" in names:
+        return [one for one in scope.file.functions if one is not scope.function]
+    spaces = scope.file.assigned(scope.body), scope.file.assigned(scope.file.tree)
+    values = (value for name in names for space in spaces for value in space.get(name, []) if value is not None)
+    aliases = {one.id for value in values for one in ast.walk(value) if isinstance(one, ast.Name)}
+    return [function for name in aliases for function in scope.file.named(name)]
+
+
+def closures(scope: Scope, call: ast.Call) -> list[Function]:
+    """The functions that an optimizer's step is given to call."""
+    given = (one.id for one in call.args if isinstance(one, ast.Name) and last(call.func) == "step")
+    return [function for name in given for function in scope.file.named(name)]
+
+
+def set_anew(scope: Scope, name: str) -> bool:
+    """Whether an attribute like self.loader is set on a condition, in a method or by the call of one."""
+    given = [one for one in scope.file.functions if one.name != "__init__" and name in scope.file.assigned(one)]
+    setters = {one.name for one in given if name.startswith("self.")}
+    for one in (
+        one for function in scope.file.functions for one in own(function) if setters and isinstance(one, ast.If)
+    ):
+        inside = [part for statement in one.body for part in ast.walk(statement)]
+        sets = any(isinstance(part, ast.Call) and last(part.func) in setters for part in inside)
+        sets = sets or any(whole == name for part in inside for whole, _ in assignments(part))
+        if sets and name not in map(dotted, ast.walk(one.test)):  # not where there is none yet
+            return True
+    return False
+
+
+def trains(scope: Scope, node: ast.AST, fits: frozenset[str], visited: frozenset[str] = frozenset()) -> bool:
+    """Whether a statement computes gradients, or calls one of `fits`, itself or in a function of its file; what a file
+    of the same project may do is told by its name alone."""
+    for one in ast.walk(node):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not visited:
+            return False  # it is only defined here
+        if not isinstance(one, ast.Call):
+            continue
+        name = last(one.func)
+        if name == "backward" or (name == "step" and "opt" in dotted(one.func).lower()) or name in fits:
+            return True
+        first = dotted(one.func).partition(".")[0]
+        of_a_module = "module" in getattr(scope.space.get(first), "kinds", ())
+        here = isinstance(one.func, ast.Name) and (name in scope.file.classes or any(scope.file.named(name)))
+        if not here and (of_a_module or isinstance(one.func, ast.Name)) and _TRAINS.fullmatch(name):
+            return True
+        method = isinstance(one.func, ast.Attribute)
+        may = name in _RUNS if method else one.args and not name[:1].isupper() and not _HARMLESS.search(name.lower())
+        if may and elsewhere(scope, one.func):
+            return True
+        if len(visited) > 50 or of_a_module:  # torch.save() is no save() of this file
+            continue
+        called = [*scope.file.called(one), *closures(scope, one), *meant(scope, one.func)]
+        made = scope.file.classes.get(name)
+        called += [one for one in scope.file.named("__init__") if made is not None and scope.file.owner(one) is made]
+        called = [function for function in called if function.name not in visited or function.name == "__init__"]
+        if name and name in visited:
+            continue
+        visited |= {name, *(function.name for function in called)}
+        if any(trains(scope, statement, fits, visited) for function in called for statement in function.body):
+            return True
+    return False
+
+
+def is_step(scope: Scope, call: ast.Call) -> bool:
+    """Whether this is an optimizer's step: `optimizer.step()`, `scaler.step(optimizer)`, and `o.step()` where gradients
+    are computed in the same loop."""
+    if last(call.func) != "step" or not isinstance(call.func, ast.Attribute):
+        return False
+    names = " ".join(map(dotted, (call.func, *call.args))).lower()
+    loop = next((one for one in scope.file.above(call) if isinstance(one, LOOPS)), scope.body)
+    inside = [loop, *closures(scope, call)]
+    graded = any(
+        isinstance(one, ast.Call) and last(one.func) == "backward" for part in inside for one in ast.walk(part)
+    )
+    return "opt" in names or (graded and not any(word in names for word in _OTHER_STEPS))

@@ -248,32 +248,50 @@ class Reader:
             return UNKNOWN if None in changed else self.value(Scope(scope.file, None, scope.space), changed[-1], depth)
         return scope.space[name] if name in scope.space else getattr(builtins, name, UNKNOWN)
 
-    def _param(self, scope: Scope, name: str, depth: int) -> Any:
-        """What the caller passed for a parameter, or its default."""
-        function, call, caller = scope.function, scope.call, scope.caller
-        args: ast.arguments = function.args  # type: ignore[union-attr]
-        if call is None and caller is None:
-            call, caller = self._made(scope)
-        if call is None or caller is None:
-            return UNKNOWN
+    def passed(self, scope: Scope, name: str) -> tuple[Scope, ast.AST] | None:
+        """The caller's expression for a parameter; None where it is left to its default, or cannot be told."""
+        args: ast.arguments | None = getattr(scope.function, "args", None)
+        call, caller = self._called(scope)
+        if args is None or call is None or caller is None:
+            return None
         names = [one.arg for one in [*args.posonlyargs, *args.args]]
-        method = scope.file.owner(function) is not None and names[:1] in (["self"], ["cls"])  # type: ignore[arg-type]
+        method = scope.file.owner(scope.function) is not None and names[:1] in (["self"], ["cls"])  # type: ignore[arg-type]
         if method and name == names[0]:
-            return self.value(caller, call.func.value, depth) if isinstance(call.func, ast.Attribute) else UNKNOWN
-        at = names.index(name) - method if name in names else -1
+            return (caller, call.func.value) if isinstance(call.func, ast.Attribute) else None
         for keyword in call.keywords:
             if keyword.arg == name:
-                return self.value(caller, keyword.value, depth)
-        passed = call.args
-        if 0 <= at < len(passed) and not any(isinstance(one, ast.Starred) for one in passed[: at + 1]):
-            return self.value(caller, passed[at], depth)
+                return caller, keyword.value
+        at = names.index(name) - method if name in names else -1
+        places: list[ast.AST] = []
+        for one in call.args:
+            if isinstance(one, ast.Starred):  # both = train, test; fit(*both)
+                given = caller.file.assigned(caller.body).get(last(one.value), [])
+                if len(given) != 1 or not isinstance(given[0], ast.Tuple):
+                    break
+                places += given[0].elts
+            else:
+                places.append(one)
+        return (caller, places[at]) if 0 <= at < len(places) else None
+
+    def _called(self, scope: Scope) -> tuple[ast.Call | None, Scope | None]:
+        return self._made(scope) if scope.call is None and scope.caller is None else (scope.call, scope.caller)
+
+    def _param(self, scope: Scope, name: str, depth: int) -> Any:
+        """What the caller passed for a parameter, or its default."""
+        call, caller = self._called(scope)
+        if call is None or caller is None:
+            return UNKNOWN
+        if (given := self.passed(scope, name)) is not None:
+            return self.value(*given, depth)
+        args: ast.arguments = scope.function.args  # type: ignore[union-attr]
+        names = [one.arg for one in [*args.posonlyargs, *args.args]]
         for keyword in call.keywords:
             if keyword.arg is None:
                 value = self._part(self.value(caller, keyword.value, depth), name, depth)
                 value = self._setting((*_path(keyword.value), name)) if value is UNKNOWN else value
                 if value is not UNKNOWN or self.value(caller, keyword.value, depth) is UNKNOWN:
                     return value
-        if any(isinstance(one, ast.Starred) for one in passed):
+        if any(isinstance(one, ast.Starred) for one in call.args):
             return UNKNOWN
         defaults = dict(zip(reversed(names), reversed(args.defaults), strict=False))
         defaults.update(

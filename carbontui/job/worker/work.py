@@ -87,6 +87,8 @@ class Nest(NamedTuple):
     """A for statement begins here: a pass that is only asked for with iter() may end anywhere."""
     replaced: bool = False
     """What it runs over is replaced on some condition."""
+    varies: int | None = None
+    """How many loops are around the one on whose variable it depends how long a pass is."""
 
 
 def certain(nest_: Nest) -> bool:

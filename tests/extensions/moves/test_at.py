@@ -68,8 +68,9 @@ def test_it_starts_where_the_least_is_emitted_and_files_are_as_by_hand():
         assert n2.status(job)["places"] == [] and n2.record(job, "places.json") == {}, "nothing migrates"
         n2.cli("stop", "--now", "--yes", job)
 
-        (n2.home / "run" / "broken").touch()  # it ends there at once, and goes on here
-        done = n1.cli("run", "--at", "n2,here", *train, cwd=run, timeout=100)
+        (n2.home / "run" / "broken").touch()  # it ends there at once, at any hour, and goes on here
+        at_once = ["1x" if word == f"{WORK_H * 3}h" else word for word in train]
+        done = n1.cli("run", "--at", "n2,here", *at_once, cwd=run, timeout=100)
         assert done.returncode == 0 and "n2 before its first step: the command ended with exit code 3" in done.stderr
         assert "starts here (DE" in done.stderr
         all.until_steps(5, on="n1")
