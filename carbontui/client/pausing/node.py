@@ -182,7 +182,7 @@ class Hub:
 
     def _answered(self) -> bool:
         """Answer the ranks whose keys are there, or whose time is over; whether there were any."""
-        keys = dict.fromkeys(key for key, _ in self.waits.values())
+        keys = dict.fromkeys(key for key, _ in list(self.waits.values()))
         known = {key: self.store.get(key) for key in keys}
         now, some = time.monotonic(), False
         for connection, (key, due) in list(self.waits.items()):
