@@ -166,7 +166,7 @@ HANDED = """
 import os, sys
 from carbontui.job.life import descriptors
 told = descriptors.handed(tuple(sys.argv[1:]))
-print(told.stdin, told.reads_once, bool(told.path), told.pipes, bool(told.terminal))
+print(told.stdin, bool(told.pipes), bool(told.path), told.pipes, bool(told.terminal))
 """
 
 
