@@ -28,7 +28,7 @@ _TRAINS = re.compile("(re|pre|do_|run_)?(train|fit|fine_?tune|distill)(ing|_[a-z
 _HARMLESS = re.compile(
     "eval|test|valid|save|log|plot|print|close|report|summar|score|predict|infer|finish|export|dump|writ|metric|record|"
     "show|draw|stat|accura|check|destroy|sync|sampl|generat|visual|measur|count|get|load|make|build|format|clean|send|set_|"
-    "notif|push|compar|analy|bench|convert|merg|averag|seed|shut"
+    "notif|push|compar|analy|bench|convert|merg|averag|seed|shut|submi|publish|process|thresh|remov|delet|copy|read|parse"
 )
 """Parts of the names of functions that do not train."""
 _RUNS = ("run", "start", "go", "execute", "optimize", "train", "fit", "learn", "loop")
