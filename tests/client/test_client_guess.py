@@ -445,6 +445,10 @@ def run(): phase(2)
         ("list(map(phase, range(1, 3)))", True),
         ("min((1, 2), key=phase) if phase(1) else min((1, 2), key=lambda n: phase(n) or n)", False),
         ("run()", True),
+        (
+            "class Meta:\n    def __call__(self, *given): return phase(*given)\nm = Meta()\nm(*[int(n) for n in '3'])",
+            False,
+        ),
         ("phase(3)", False),
     ],
 )

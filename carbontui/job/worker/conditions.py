@@ -104,8 +104,11 @@ def unclear(scope: Scope) -> bool:
     parts = simple(scope.caller)
     calls = [one for one in parts if isinstance(one, ast.Call)]
     by_table = around(scope.caller, None) and any(isinstance(one.func, (ast.Subscript, ast.Call)) for one in calls)
-    repeated = any(isinstance(one, ast.comprehension) for one in parts) or _REPEAT & {last(one.func) for one in calls}
-    return bool(by_table or repeated)
+    functions = (one for one in scope.file.above(parts[0]) if isinstance(one, ast.FunctionDef))
+    handed = {one.arg for function in functions for one in function.args.args}
+    names = {last(one.func) for one in calls}
+    rounds = any(isinstance(one, ast.comprehension) for one in parts) and names & handed
+    return bool(by_table or rounds or names & _REPEAT)
 
 
 def left_before(scope: Scope, node: ast.AST) -> bool:

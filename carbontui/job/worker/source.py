@@ -307,8 +307,7 @@ def apart(body: Sequence[ast.stmt], line: int) -> Iterator[tuple[ast.stmt, bool]
     blocks = [getattr(part, name, []) for part in parts for name in ("body", "orelse", "finalbody")]
     inside = next((block for block in blocks if lines(block, line)), [])
     if isinstance(now, ast.Try) and inside is not now.finalbody:
-        behind = [*(now.orelse if inside is now.body else ()), *now.finalbody]
-        yield from ((one, True) for one in behind)
+        yield from ((one, True) for one in (*(now.orelse if inside is now.body else ()), *now.finalbody))
     yield from apart(inside, line)
 
 
@@ -356,9 +355,8 @@ def set_anew(scope: Scope, name: str) -> bool:
     """Whether an attribute like self.loader is set on a condition, in a method or by the call of one."""
     given = [one for one in scope.file.functions if one.name != "__init__" and name in scope.file.assigned(one)]
     setters = {one.name for one in given if name.startswith("self.")}
-    for one in (
-        one for function in scope.file.functions for one in own(function) if setters and isinstance(one, ast.If)
-    ):
+    tests = (one for function in scope.file.functions for one in own(function) if isinstance(one, ast.If))
+    for one in tests if setters else ():
         inside = [part for statement in one.body for part in ast.walk(statement)]
         sets = any(isinstance(part, ast.Call) and last(part.func) in setters for part in inside)
         sets = sets or any(whole == name for part in inside for whole, _ in assignments(part))
