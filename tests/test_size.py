@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "carbontui"
-WHOLE = 50_997
+WHOLE = 50_998
 FILES = 438
 ROOMS = {
     "": 2_136,
@@ -36,11 +36,11 @@ ROOMS = {
     "job/keeper": 1_496,
     "job/life": 869,
     "job/supervisor": 300,
-    "job/supervisor/core": 4_716,
+    "job/supervisor/core": 4_718,
     "job/supervisor/record": 1_412,
     "job/supervisor/shell": 1_996,
     "job/terms": 463,
-    "job/worker": 2_120,
+    "job/worker": 2_119,
     "nodes": 485,
     "plan": 1_738,
     "power": 2_038,

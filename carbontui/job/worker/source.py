@@ -313,9 +313,8 @@ def apart(body: Sequence[ast.stmt], line: int) -> Iterator[tuple[ast.stmt, bool]
 
 def simple(scope: Scope) -> list[Any]:
     """The parts of the simple statement that a function is at."""
-    whole = (one for one in own(scope.body) if isinstance(one, ast.stmt) and not isinstance(one, ast.Match))
-    statements = (one for one in whole if not hasattr(one, "body"))
-    return [*ast.walk(next((one for one in statements if lines([one], scope.line)), ast.Pass()))]
+    every = (one for one in own(scope.body) if isinstance(one, ast.stmt) and not {"body", "cases"} & {*one._fields})
+    return [*ast.walk(next((one for one in every if lines([one], scope.line)), ast.Pass()))]
 
 
 def end(node: Any) -> tuple[int, int]:

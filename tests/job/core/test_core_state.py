@@ -115,6 +115,16 @@ def test_the_steps_of_a_goodbye_teach_the_rate_like_any_others():
     assert job.with_inputs(told, inputs(dt_s=4.0, dt_wall_s=4.0)).progress.ref_rate == 5.0
 
 
+def test_a_count_heard_only_after_the_next_start_does_not_count_twice():
+    """A supervisor that hung reads that the command was started again before what the last one had said."""
+    known = running(progress=Progress(step=152, processes=("host 7 1",), starts=1))
+    late = job.with_rank(known, rank(step=152), inputs(starts=2))
+    assert late.progress.step == 152
+    late = job.with_rank(late, rank(step=155), inputs(starts=2))
+    after = job.with_rank(late, rank(step=3, start_step=155, process="host 8 2"), inputs(starts=2))
+    assert (late.progress.step, after.progress.step) == (155, 158)
+
+
 def test_only_rank_0_counts_steps():
     known = running()
     assert job.with_inputs(known, inputs(ranks=(rank(rank=1, step=99),))).progress.step == 0

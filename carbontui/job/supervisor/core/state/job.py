@@ -292,6 +292,8 @@ def with_rank(state: JobState, rank: Rank, inputs: Inputs) -> JobState:
     if rank.rank != 0:
         return state
     known, work = state.measured, state.progress
+    if inputs.starts > work.starts > 0 and rank.process in (work.processes or ()):
+        return with_rank_left(state, rank, inputs)  # of the start before, heard late: it counts from where that began
     if inputs.starts > work.starts and rank.step > 0:
         known = replace(known, reload_s=known.reload_s.plus(inputs.child.age_s))
     fresh = inputs.starts <= work.starts and rank.restart == 0 and rank.start_step == 0
