@@ -19,6 +19,7 @@ from carbontui.job.worker.source import (
     is_step,
     last,
     lines,
+    names_in,
     own,
     set_anew,
     simple,
@@ -157,7 +158,7 @@ def replaced(stack: Sequence[Scope]) -> bool:
     heads = _heads(scope) if scope else []
     if scope and any(set_anew(scope, dotted(node)) for head in heads for node in ast.walk(head)):
         return True
-    names = {node.id for head in heads for node in ast.walk(head) if isinstance(node, ast.Name)}
+    names = names_in(*heads)
     while scope is not None and names:
         for node in own(scope.body):
             if isinstance(node, ast.Assign) and names & {last(target) for target in node.targets}:
@@ -176,28 +177,31 @@ def varies(stack: Sequence[Scope], reader: Reader) -> int | None:
     stack = _at_head(stack)
     levels = levels_of(stack)
     heads = _heads(stack[-1]) if stack else []
-    names = {node.id for head in heads for node in ast.walk(head) if isinstance(node, ast.Name)}
+    names = names_in(*heads)
     for scope in reversed(stack):
         given, waiting = scope.file.assigned(scope.body), [*names]
         while waiting:
-            values = [value for value in given.get(waiting.pop(), []) if value is not None]
-            waiting += {one.id for value in values for one in ast.walk(value) if isinstance(one, ast.Name)} - names
+            waiting += names_in(*filter(None, given.get(waiting.pop(), []))) - names
             names.update(waiting)
         for depth in reversed(range(len(levels))):
             targets = {last(one) for one in ast.walk(getattr(levels[depth].node, "target", ast.Pass()))}
             if levels[depth].scope is scope and names & targets and _differ(levels[depth], reader):
                 return depth
-        passed = filter(None, [reader.passed(scope, name) for name in names])
-        names = {name for name in names if name not in given}
-        names |= {one.id for _, value in passed for one in ast.walk(value) if isinstance(one, ast.Name)}
+        passed = [one for name in names if (one := reader.passed(scope, name)) is not None]
+        names = names.difference(given) | names_in(*(value for _, value in passed))
     return None
+
+
+def _bare(over: ast.AST) -> ast.AST:
+    """What is iterated over, without enumerate() and its kin."""
+    while isinstance(over, ast.Call) and last(over.func) in WRAPPERS and over.args:
+        over = over.args[0]
+    return over
 
 
 def _differ(level: LoopLevel, reader: Reader) -> bool:
     """Whether a for statement runs over values that its code names."""
-    over = level.node.iter
-    while isinstance(over, ast.Call) and last(over.func) in WRAPPERS and over.args:
-        over = over.args[0]
+    over = _bare(level.node.iter)
     value = reader.value(level.scope, over)
     named = isinstance(over, ast.Call) and last(over.func) in ("zip", "product", "items")
     return named or (type(value) is tuple and value != (*range(len(value)),))
@@ -298,9 +302,7 @@ def chosen(scope: Scope, loop: ast.AST, reader: Reader) -> tuple[int, list[ast.A
     heads: list[Any] = [loop] if isinstance(loop, ast.For) else getattr(loop, "generators", [])
     if len(heads) != 1 or not isinstance(heads[0].target, ast.Name):
         return None
-    span: ast.AST = heads[0].iter
-    while isinstance(span, ast.Call) and last(span.func) in WRAPPERS and span.args:
-        span = span.args[0]
+    span = _bare(heads[0].iter)
     name = heads[0].target.id
     found = [(test, test, True) for test in getattr(heads[0], "ifs", ())]
     filters = len(found)

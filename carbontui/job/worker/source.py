@@ -196,6 +196,10 @@ def dotted(node: ast.AST) -> str:
     return ""
 
 
+def names_in(*nodes: ast.AST) -> set[str]:
+    return {one.id for node in nodes for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
 def last(node: ast.AST) -> str:
     """The last part of a name, an attribute, or the key of a subscript."""
     if isinstance(node, ast.Subscript):
@@ -323,7 +327,7 @@ def end(node: Any) -> tuple[int, int]:
 
 def elsewhere(scope: Scope, func: ast.AST) -> bool:
     """Whether this is called from another file of the project, or is a method of what one has made."""
-    names = [one.id for one in ast.walk(func) if isinstance(one, ast.Name)]
+    names = [*names_in(func)]
     given = (value for name in names for value in scope.file.assigned(scope.body).get(name, []))
     names += [one.func.id for one in given if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)]
     return any(map(scope.file.of_the_project, names))
@@ -333,15 +337,14 @@ def meant(scope: Scope, func: ast.AST) -> list[Function]:
     """The functions that may be called without their names: by an alias, from a table, by getattr()."""
     if isinstance(func, ast.Attribute):
         return []
-    names = {one.id for one in ast.walk(func) if isinstance(one, ast.Name)}
+    names = names_in(func)
     if names == {"self"}:
         return [*scope.file.named("__call__")]
     if "getattr" in names:
         return [one for one in scope.file.functions if one is not scope.function]
     spaces = scope.file.assigned(scope.body), scope.file.assigned(scope.file.tree)
     values = (value for name in names for space in spaces for value in space.get(name, []) if value is not None)
-    aliases = {one.id for value in values for one in ast.walk(value) if isinstance(one, ast.Name)}
-    return [function for name in aliases for function in scope.file.named(name)]
+    return [function for name in names_in(*values) for function in scope.file.named(name)]
 
 
 def closures(scope: Scope, call: ast.Call) -> list[Function]:
